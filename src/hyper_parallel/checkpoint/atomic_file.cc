@@ -1,0 +1,93 @@
+#include "hyper_parallel/checkpoint/atomic_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>  // rename
+#include <random>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include "hyper_parallel/base/error.h"
+
+namespace hyper_parallel {
+namespace {
+
+constexpr size_t kMaxWriteBytes = size_t{1} << 30;  // write(2) takes less than 2 GiB at a time
+
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+}
+
+std::filesystem::path temporary_beside(const std::filesystem::path& path) {
+  std::random_device random;
+  std::ostringstream suffix;
+  suffix << ".tmp-" << std::hex << random() << random();
+  std::filesystem::path temporary = path;
+  temporary += suffix.str();
+  return temporary;
+}
+
+// The rename itself is durable only once the folder is flushed.
+void flush_folder(const std::filesystem::path& path) {
+  const FileDescriptor folder = open_file(folder_of(path), O_RDONLY | O_DIRECTORY, 0, "cannot open");
+  HP_CHECK(::fsync(folder.get()) == 0, kDataLoss, quoted_path(path),
+           " is in place, but may be lost in a crash: cannot flush its folder: ", errno_text(errno));
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)), temporary_(temporary_beside(path_)) {
+  HP_CHECK(path_.has_filename(), kInvalidArgument, "cannot write ", quoted_path(path_), ": the path has no file name");
+  std::error_code ignored;  // what keeps us from looking shows when the temporary file is created
+  HP_CHECK(!std::filesystem::is_directory(path_, ignored), kInvalidArgument, "cannot write ", quoted_path(path_),
+           ": it is a directory");
+  // O_EXCL: a file of that name, however unlikely, is not ours to overwrite.
+  file_ = open_file(temporary_, O_WRONLY | O_CREAT | O_EXCL, 0666, "cannot create");
+}
+
+AtomicFile::~AtomicFile() { give_up(); }
+
+void AtomicFile::check_open() const {
+  HP_CHECK(file_.has_value(), kFailedPrecondition, "cannot write ", quoted_path(path_),
+           ": it is no longer open, because it was committed or a write to it failed");
+}
+
+void AtomicFile::give_up() {
+  if (!file_.has_value()) return;
+  ::unlink(temporary_.c_str());
+  file_.reset();
+}
+
+void AtomicFile::append(std::span<const std::byte> bytes) {
+  check_open();
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file_->get(), bytes.data(), std::min(bytes.size(), kMaxWriteBytes));
+    const int error = errno;
+    if (written < 0 && error == EINTR) continue;
+    if (written < 0) {
+      give_up();
+      raise(ErrorCode::kDataLoss, "cannot write ", quoted_path(path_), ": ", errno_text(error));
+    }
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+}
+
+void AtomicFile::commit() {
+  check_open();
+  const bool flushed = ::fsync(file_->get()) == 0;
+  const bool renamed = flushed && ::rename(temporary_.c_str(), path_.c_str()) == 0;
+  const int error = errno;
+  if (!renamed) {
+    give_up();
+    raise(ErrorCode::kDataLoss, "cannot ", flushed ? "rename the temporary file to " : "flush ", quoted_path(path_),
+          ": ", errno_text(error));
+  }
+  file_.reset();
+  flush_folder(path_);
+}
+
+}  // namespace hyper_parallel

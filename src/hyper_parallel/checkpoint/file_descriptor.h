@@ -1,0 +1,44 @@
+#pragma once
+
+// An open POSIX file that closes itself, and the rule for the errors of opening one.
+//
+//   the path itself is wrong (nothing there, not a folder on the way, too long, a directory)   kInvalidArgument
+//   the path may be right but the machine does not let us (permission, no descriptors, I/O)    kFailedPrecondition
+//
+// Faults of reading and writing an open file are kDataLoss.
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "hyper_parallel/base/error.h"
+
+namespace hyper_parallel {
+
+class FileDescriptor {
+ public:
+  /// Owns `descriptor`, which must be open.
+  explicit FileDescriptor(int descriptor) : descriptor_(descriptor) {}
+  ~FileDescriptor();
+
+  FileDescriptor(FileDescriptor&& other) noexcept;
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
+
+  int get() const { return descriptor_; }
+
+ private:
+  int descriptor_;  // -1 after a move
+};
+
+/// open(2) with O_CLOEXEC. `action` starts the message: "cannot open '/x/y': No such file or directory".
+FileDescriptor open_file(const std::filesystem::path& path, int flags, mode_t mode, std::string_view action);
+
+/// The path in single quotes, fit for one line of a message.
+std::string quoted_path(const std::filesystem::path& path);
+
+/// The system's text for an errno value.
+std::string errno_text(int error);
+
+}  // namespace hyper_parallel
