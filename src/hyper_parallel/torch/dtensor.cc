@@ -1,0 +1,207 @@
+#include "hyper_parallel/torch/dtensor.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/ones_like.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "hyper_parallel/base/checked.h"
+#include "hyper_parallel/base/error.h"
+#include "hyper_parallel/geometry/distribution.h"
+#include "hyper_parallel/redistribute/planner.h"
+#include "hyper_parallel/torch/executor.h"
+#include "hyper_parallel/torch/local_shape.h"
+#include "hyper_parallel/torch/mesh_check.h"
+#include "hyper_parallel/torch/redistribute_local.h"
+
+namespace hyper_parallel {
+namespace {
+
+Layout all_replicated(const DeviceMesh& mesh) {
+  return Layout(mesh, std::vector<Placement>(static_cast<size_t>(mesh.ndim()), Replicate{}));
+}
+
+/// What a gradient on a dim of this placement may be said to be.
+bool may_be_gradient_of(const Placement& gradient, const Placement& placement) {
+  if (gradient == placement) return true;
+  if (!is_replicate(placement) && !is_partial(placement)) return false;
+  const auto* partial = std::get_if<Partial>(&gradient);
+  return is_replicate(gradient) ||
+         (partial != nullptr && (partial->op == ReduceOp::kSum || partial->op == ReduceOp::kAvg));
+}
+
+/// How the gradients that come back from outside lie: by default as `leaving_layout` says.
+Layout checked_gradient_layout(const Layout& layout, const std::optional<std::vector<Placement>>& grad_placements,
+                               int64_t ndim) {
+  if (!grad_placements) return leaving_layout(layout);
+  HP_CHECK(grad_placements->size() == layout.placements().size(), kInvalidArgument, "grad_placements ",
+           short_text(*grad_placements), " are ", grad_placements->size(), " but the mesh has ", layout.mesh().ndim(), " dims");
+  const Layout gradient = Layout::with_partial_beside_ragged(layout.mesh(), *grad_placements).folded(ndim);
+  for (size_t dim = 0; dim < grad_placements->size(); ++dim) {
+    const Placement& given = gradient.placements()[dim];
+    const Placement& own = layout.placements()[dim];
+    HP_CHECK(may_be_gradient_of(given, own), kInvalidArgument, "grad_placements have ", to_string(given), " on mesh dim '",
+             layout.mesh().names()[dim], "' where the tensor is ", to_string(own),
+             "; the gradient must lie as the tensor, or be Replicate(), Partial(sum) or Partial(avg) where that is whole");
+  }
+  return gradient;
+}
+
+void check_one_element(const DTensor& tensor, std::string_view operation) {
+  HP_CHECK(tensor.numel() == 1, kInvalidArgument, operation, " takes a tensor of one element but this one has shape ",
+           tuple_text(tensor.shape()));
+}
+
+}  // namespace
+
+DTensor::DTensor(at::Tensor local, MeshCommunicator mesh, Layout layout, std::vector<int64_t> shape)
+    : local_(std::move(local)), communicator_(std::move(mesh)), layout_(std::move(layout)), shape_(std::move(shape)) {}
+
+DTensor DTensor::unchecked(at::Tensor local, MeshCommunicator mesh, Layout layout, std::vector<int64_t> shape) {
+  return DTensor(std::move(local), std::move(mesh), std::move(layout), std::move(shape));
+}
+
+DTensor DTensor::from_local(const at::Tensor& local, const MeshCommunicator& mesh, std::vector<Placement> placements,
+                            const std::optional<std::vector<int64_t>>& shape) {
+  const auto check_defined = [&] { HP_CHECK(local.defined(), kType, "from_local: local is undefined"); };
+  if (!shape) check_defined();
+  const Layout layout(mesh.mesh(), std::move(placements));
+  HP_CHECK(shape || !layout.is_ragged(), kInvalidArgument,
+           "from_local: shape is missing but with RaggedShard the logical shape cannot be told from the flat local tensor");
+  std::vector<int64_t> global = shape ? *shape : infer_global_shape(local, layout, mesh);
+  const Layout folded = layout.folded(static_cast<int64_t>(global.size()));
+  check_shape(folded, global);
+  check_mesh_together(
+      mesh, "from_local",
+      [&] {
+        check_defined();
+        check_local(local, folded, global, mesh.rank());
+      },
+      [&] { return describe(folded, global, local.scalar_type(), local.requires_grad()); });
+  return DTensor(local, mesh, folded, std::move(global));
+}
+
+int64_t DTensor::numel() const { return checked_product(shape_); }
+
+DTensor& DTensor::requires_grad_() {
+  local_.requires_grad_();
+  return *this;
+}
+
+at::Tensor DTensor::to_local(const std::optional<std::vector<Placement>>& grad_placements) const {
+  const Layout incoming = checked_gradient_layout(layout_, grad_placements, ndim());
+  if (!communicator_.is_member()) return local_;
+  return redistribute_local(local_, {layout_, layout_, incoming, Dims(shape_)}, communicator_);
+}
+
+DTensor DTensor::redistribute(std::vector<Placement> placements) const {
+  return redistribute(layout_.mesh(), std::move(placements));
+}
+
+DTensor DTensor::redistribute(const DeviceMesh& mesh, std::vector<Placement> placements) const {
+  return redistribute_to(Layout(mesh, std::move(placements)).folded(ndim()));
+}
+
+DTensor DTensor::redistribute_to(const Layout& target) const {
+  if (target == layout_) return *this;
+  const MeshCommunicator onto = target.mesh() == layout_.mesh() ? communicator_ : communicator_.with_mesh(target.mesh());
+  const Dims shape(shape_);
+  if (!communicator_.is_member()) {
+    plan_redistribution(layout_, target, shape);  // raises here what it raises on the ranks of the mesh
+    return DTensor(local_, onto, target, shape_);
+  }
+  communicator_.plans().get(layout_, target, shape, communicator_.rank());
+  check_mesh_together(communicator_, "redistribute", [] {}, [&] {
+    return str_cat(describe(layout_, shape_, dtype(), requires_grad()), " to ", short_text(target.placements()));
+  });
+  at::Tensor local = redistribute_local(local_, {layout_, target, gradient_layout(target), shape}, communicator_);
+  return DTensor(std::move(local), onto, target, shape_);
+}
+
+at::Tensor DTensor::full_tensor(const std::optional<std::vector<Placement>>& grad_placements) const {
+  const Layout target = all_replicated(layout_.mesh());
+  const Layout incoming = checked_gradient_layout(target, grad_placements, ndim());
+  if (!communicator_.is_member()) return local_;
+  check_mesh_together(communicator_, "full_tensor", [] {},
+                      [&] { return describe(layout_, shape_, dtype(), requires_grad()); });
+  return redistribute_local(local_, {layout_, target, incoming, Dims(shape_)}, communicator_);
+}
+
+void DTensor::backward() const {
+  check_one_element(*this, "backward");
+  if (layout_.has_partial()) {
+    // The gradient of a pending share depends on how it is reduced, which the redistribution knows.
+    redistribute_to(gradient_layout(layout_)).backward();
+    return;
+  }
+  local_.backward(at::ones_like(local_));
+}
+
+std::optional<DTensor> DTensor::grad() const {
+  if (!local_.grad().defined()) return std::nullopt;
+  return DTensor(local_.grad(), communicator_, gradient_layout(layout_), shape_);
+}
+
+DTensor DTensor::detach() const { return DTensor(local_.detach(), communicator_, layout_, shape_); }
+
+at::Scalar DTensor::item() const {
+  check_one_element(*this, "item");
+  const at::NoGradGuard no_grad;
+  HP_CHECK(communicator_.is_member(), kFailedPrecondition, "item: rank ", communicator_.rank(), " is outside ",
+           to_string(layout_.mesh()), " and has no value");
+  return full_tensor().item();
+}
+
+DTensor DTensor::operator[](int64_t index) const {
+  HP_CHECK(ndim() != 1, kUnimplemented, "x[i] of a 1-D DTensor is not supported; redistribute it to Replicate(), or take to_local()");
+  HP_CHECK(ndim() > 1, kOutOfRange, "x[i] of a 0-D DTensor: there is no dim to index");
+  std::optional<size_t> sharded;
+  for (size_t dim = 0; dim < placements().size(); ++dim) {
+    if (placements()[dim] == Placement(Shard(0)) && !sharded) {
+      sharded = dim;
+    } else {
+      HP_CHECK(is_replicate(placements()[dim]), kUnimplemented, "x[i] takes a DTensor with one Shard(0) and Replicate() beside, not ",
+               short_text(placements()), "; redistribute it first");
+    }
+  }
+  HP_CHECK(sharded.has_value(), kUnimplemented, "x[i] takes a DTensor with one Shard(0), not ", short_text(placements()),
+           "; take to_local()[i] of a replicated one");
+  HP_CHECK(index >= -shape_[0] && index < shape_[0], kOutOfRange, "x[i]: index ", index, " is out of range for ", shape_[0],
+           " rows");
+  if (index < 0) index += shape_[0];
+  const int64_t mesh_dim = static_cast<int64_t>(*sharded);
+  return row_of(index, mesh_dim);
+}
+
+DTensor DTensor::row_of(int64_t index, int64_t mesh_dim) const {
+  const int64_t ranks = layout_.mesh().size(mesh_dim);
+  const int64_t owner = index / ceil_div(shape_[0], ranks);
+  std::vector<int64_t> units(static_cast<size_t>(ranks), 0);
+  units[static_cast<size_t>(owner)] = 1;
+  std::vector<Placement> placements(layout_.placements().size(), Replicate{});
+  placements[static_cast<size_t>(mesh_dim)] = RaggedShard({0}, std::move(units));
+  const std::vector<int64_t> shape(shape_.begin() + 1, shape_.end());
+  const Layout layout = layout_.with_placements(std::move(placements));
+  const auto coordinate = layout_.mesh().coordinate(communicator_.rank());
+  const bool owns = coordinate && (*coordinate)[static_cast<size_t>(mesh_dim)] == owner;
+  // Elsewhere a view of no rows, so that errors and gradients are those of the owner.
+  const at::Tensor row = owns ? local_.select(0, index - owner * ceil_div(shape_[0], ranks)) : local_.narrow(0, 0, 0);
+  const auto check_contiguous = [&] {
+    HP_CHECK(row.is_contiguous(), kInvalidArgument, "x[i]: the rows of this rank's local tensor are not contiguous, strides ",
+             tuple_text(local_.strides()));
+  };
+  check_mesh_together(communicator_, "x[i]", check_contiguous,
+                      [&] { return str_cat(index, " of ", describe(layout_, shape_, dtype(), requires_grad())); });
+  return DTensor(row.view({-1}), communicator_, layout, shape);
+}
+
+std::string to_string(const DTensor& tensor) {
+  std::vector<std::string> names;
+  for (const std::string& name : tensor.layout().mesh().names()) names.push_back(str_cat("'", name, "'"));
+  return str_cat("DTensor(shape=", tuple_text(tensor.shape()), ", dtype=", c10::toString(tensor.dtype()), ", placements=",
+                 short_text(tensor.placements()), ", mesh=", tuple_text(names), ", local=", tuple_text(tensor.local().sizes()), ")");
+}
+
+}  // namespace hyper_parallel

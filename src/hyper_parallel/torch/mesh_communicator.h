@@ -1,0 +1,71 @@
+#pragma once
+
+// MeshCommunicator: a mesh whose ranks can talk to each other.
+//
+// One process group that holds all the mesh's ranks carries every plan: a message goes to a rank, whichever mesh dims it
+// crosses, so no group per mesh dim is made. Ranks of the group that are not in the mesh take no part in anything.
+//
+// Also the home of the plans made for these meshes, so that no process-wide cache exists. Cheap to copy; copies and
+// communicators of other meshes made from one another share group and plans.
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hyper_parallel/mesh/device_mesh.h"
+#include "hyper_parallel/redistribute/plan_cache.h"
+
+namespace c10d {
+class ProcessGroup;
+}  // namespace c10d
+
+namespace hyper_parallel {
+
+class MeshCommunicator {
+ public:
+  /// `members[i]` is the global rank of the group's member i; empty means that the group numbers ranks as the job does.
+  /// Throws kType for a null group, kInvalidArgument for members that are not as many as the group's or stand twice, or a mesh
+  /// with a rank outside the group.
+  MeshCommunicator(const c10::intrusive_ptr<c10d::ProcessGroup>& group, DeviceMesh mesh,
+                   std::vector<int64_t> members = {});
+
+  const DeviceMesh& mesh() const { return mesh_; }
+  /// This process's global rank.
+  int64_t rank() const { return shared_->rank; }
+  /// Whether this process lies in the mesh.
+  bool is_member() const { return mesh_.contains(rank()); }
+
+  /// The same group and plans for another mesh; throws kInvalidArgument if it has a rank outside the group.
+  MeshCommunicator with_mesh(DeviceMesh mesh) const;
+  /// The sub-mesh of the dims `names` through this process; throws as `DeviceMesh::sub_mesh`.
+  MeshCommunicator sub_mesh(const std::vector<std::string>& names) const;
+
+  c10d::ProcessGroup& group() const { return *shared_->group; }
+  /// The group-relative rank of a global rank that the group holds.
+  int64_t group_rank(int64_t global_rank) const;
+  /// The group-relative ranks of the mesh, in mesh order.
+  std::vector<int64_t> mesh_group_ranks() const;
+
+  PlanCache& plans() const { return shared_->plans; }
+
+  /// True if both talk over the same group.
+  bool shares_group(const MeshCommunicator& other) const { return shared_->group == other.shared_->group; }
+
+ private:
+  struct Shared {
+    c10::intrusive_ptr<c10d::ProcessGroup> group;
+    DeviceMesh members;  // 1-D, in group order: position <-> rank
+    int64_t rank;
+    PlanCache plans;
+  };
+
+  MeshCommunicator(std::shared_ptr<Shared> shared, DeviceMesh mesh);
+
+  std::shared_ptr<Shared> shared_;
+  DeviceMesh mesh_;
+};
+
+}  // namespace hyper_parallel
