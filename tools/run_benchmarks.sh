@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Runs every benchmark program of a folder, one after the other. The first failure ends the run.
+#
+#   run_benchmarks.sh FOLDER
+set -euo pipefail
+
+programs=()
+for file in "$1"/*; do
+  if [ -f "$file" ] && [ -x "$file" ]; then programs+=("$file"); fi
+done
+if [ ${#programs[@]} -eq 0 ]; then
+  echo "no benchmark program in $1" >&2
+  exit 1
+fi
+for program in "${programs[@]}"; do
+  printf '\n=== %s ===\n' "$(basename "$program")"
+  "$program"
+done

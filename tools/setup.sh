@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# Brings what the named parts need, and only what is missing; done before, it takes a fraction of a second.
+#
+#   tools/setup.sh PART...
+#
+#   build   compilers, C++ libraries, .venv with the pinned torch, cmake and ninja
+#   demo    the model that `make demo` distributes
+#   fuzz    clang 19 with libFuzzer, also the second compiler
+#   dev     formatters and linters
+#
+# Debian packages are installed as root or by a sudo that asks nothing. Without that right the script names what is
+# missing and the command that brings it, and fails. Environment: PYTHON, the Python 3.11 that .venv is made with.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+venv=.venv
+build_packages=(libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev nlohmann-json3-dev libcli11-dev
+  libgloo-dev ccache)
+fuzz_packages=(clang-19 libclang-rt-19-dev)
+
+say() { printf 'setup: %s\n' "$*"; }
+die() {
+  printf 'setup: %s\n' "$@" >&2
+  exit 1
+}
+
+# find_python: the path of a Python 3.11, nothing if there is none.
+find_python() {
+  local candidate
+  for candidate in ${PYTHON:+"$PYTHON"} python3.11 python3 /usr/bin/python3; do
+    if "$candidate" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then
+      command -v "$candidate"
+      return
+    fi
+  done
+}
+
+# wanted_packages PART...: the Debian packages that the parts need.
+wanted_packages() {
+  local part
+  for part in "$@"; do
+    case $part in
+      build)
+        printf '%s\n' "${build_packages[@]}"
+        command -v g++ >/dev/null || echo g++
+        if [ ! -x "$venv/bin/python" ]; then
+          local python
+          python=$(find_python)
+          [ -n "$python" ] || echo python3
+          "${python:-false}" -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
+        fi
+        ;;
+      fuzz) printf '%s\n' "${fuzz_packages[@]}" ;;
+    esac
+  done
+}
+
+# missing_packages PART...: those of them that are not installed.
+missing_packages() {
+  local package
+  for package in $(wanted_packages "$@"); do
+    [ "$(dpkg-query --show --showformat '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || echo "$package"
+  done
+}
+
+install_packages() {
+  local missing root=()
+  mapfile -t missing < <(missing_packages "$@")
+  [ ${#missing[@]} -gt 0 ] || return 0
+  if [ "$(id -u)" -ne 0 ]; then
+    root=(sudo --non-interactive)
+    sudo --non-interactive true 2>/dev/null || die "missing Debian packages: ${missing[*]}" \
+      "no right to install them here; run this, then try again:" \
+      "    sudo apt-get update && sudo apt-get install --no-install-recommends ${missing[*]}"
+  fi
+  command -v apt-get >/dev/null || die "missing packages (Debian's names): ${missing[*]}" \
+    "this system has no apt-get; install them by its own means"
+  say "installing Debian packages: ${missing[*]}"
+  "${root[@]}" apt-get update --quiet=2
+  "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --yes --no-install-recommends "${missing[@]}"
+}
+
+make_venv() {
+  if [ -x "$venv/bin/python" ] && "$venv/bin/python" -c 'import pip' 2>/dev/null; then
+    return
+  fi
+  local python
+  python=$(find_python)
+  [ -n "$python" ] || die "no Python 3.11 found (tried PYTHON, python3.11, python3): torch's pinned wheel is for 3.11"
+  say "making $venv with $python"
+  "$python" -m venv --clear "$venv"
+}
+
+# install_requirements FILE [PIP OPTION...]: pip, unless this very file was installed before.
+install_requirements() {
+  local file=$1 stamp=$venv/.installed-$1
+  shift
+  if cmp --silent "$file" "$stamp"; then
+    return
+  fi
+  say "installing $file into $venv"
+  "$venv/bin/python" -m pip install --quiet --quiet --disable-pip-version-check --requirement "$file" "$@"
+  cp "$file" "$stamp"
+}
+
+[ $# -gt 0 ] || die "usage: tools/setup.sh build|demo|fuzz|dev..."
+for part in "$@"; do
+  case $part in
+    build | demo | fuzz | dev) ;;
+    *) die "unknown part '$part': the parts are build, demo, fuzz and dev" ;;
+  esac
+done
+
+install_packages "$@"
+for part in "$@"; do
+  case $part in
+    build) make_venv && install_requirements requirements.txt ;;
+    demo) install_requirements requirements-demo.txt --no-deps ;;
+    dev) install_requirements requirements-dev.txt ;;
+  esac
+done
