@@ -1,5 +1,6 @@
-// Times what goes between processes, each row beside a baseline measured in the same run: the variable collectives and the
-// redistributions over real processes and Gloo. A row that misses its goal says so; the exit code stays 0, since machines are noisy.
+// Times what goes between processes, each row beside a baseline measured in the same run: the variable collectives and
+// the redistributions over real processes and Gloo. A row that misses its goal says so; the exit code stays 0, since
+// machines are noisy.
 //
 //   bench_collectives [--pairs 21] [--size-mib 64] [--only REGEX] [--json]
 //

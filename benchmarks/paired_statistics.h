@@ -2,9 +2,9 @@
 
 // What timings of two sides say about their ratio on a machine that is never quite quiet.
 //
-// The sides run alternately, pair by pair. A disturbance that lasts longer than a pair hits both sides of it, so the ratio is
-// taken within each pair, and the median over pairs ignores the few that a shorter one hit. The A/A ratio, of one side against
-// itself in the same run, tells how far from 1 a ratio of equal things comes out.
+// The sides run alternately, pair by pair. A disturbance that lasts longer than a pair hits both sides of it, so the
+// ratio is taken within each pair, and the median over pairs ignores the few that a shorter one hit. The A/A ratio, of
+// one side against itself in the same run, tells how far from 1 a ratio of equal things comes out.
 
 #include <vector>
 

@@ -51,7 +51,9 @@ at::Tensor padded_gather(const at::Tensor& input, const Splits& splits, c10d::Pr
   for (size_t rank = 0; rank < splits.size(); ++rank) gathered.front().push_back(rows_like(input, longest));
   group.allgather(gathered, inputs)->wait();
   std::vector<at::Tensor> trimmed;
-  for (size_t rank = 0; rank < splits.size(); ++rank) trimmed.push_back(gathered.front()[rank].narrow(0, 0, splits[rank]));
+  for (size_t rank = 0; rank < splits.size(); ++rank) {
+    trimmed.push_back(gathered.front()[rank].narrow(0, 0, splits[rank]));
+  }
   return at::cat(trimmed);
 }
 
@@ -62,7 +64,8 @@ at::Tensor torch_gather(const at::Tensor& input, c10d::ProcessGroup& group) {
   return output;
 }
 
-at::Tensor torch_all_to_all(const at::Tensor& input, Splits output_splits, Splits input_splits, c10d::ProcessGroup& group) {
+at::Tensor torch_all_to_all(const at::Tensor& input, Splits output_splits, Splits input_splits,
+                            c10d::ProcessGroup& group) {
   at::Tensor output = rows_like(input, total(output_splits));
   at::Tensor own = input;
   group.all_to_all_single(output, own, output_splits, input_splits)->wait();

@@ -22,7 +22,8 @@ at::Tensor padded_gather(const at::Tensor& input, const Splits& splits, c10d::Pr
 at::Tensor torch_gather(const at::Tensor& input, c10d::ProcessGroup& group);
 
 /// torch's all_to_all_single; output and input splits count rows.
-at::Tensor torch_all_to_all(const at::Tensor& input, Splits output_splits, Splits input_splits, c10d::ProcessGroup& group);
+at::Tensor torch_all_to_all(const at::Tensor& input, Splits output_splits, Splits input_splits,
+                            c10d::ProcessGroup& group);
 
 /// torch's all_reduce (sum) of a copy, and of that this member's rows as a view.
 at::Tensor all_reduce_and_slice(const at::Tensor& input, const Splits& splits, c10d::ProcessGroup& group);

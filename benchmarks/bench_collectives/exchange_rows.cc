@@ -1,4 +1,5 @@
-// Redistributions between shards, through DTensor, against torch's all_to_all of the same splits and against the way via Replicate.
+// Redistributions between shards, through DTensor, against torch's all_to_all of the same splits and against the way
+// via Replicate.
 
 #include <algorithm>
 #include <utility>
@@ -35,7 +36,8 @@ Splits rows_for_each(const Splits& from, int64_t rank, const Splits& to) {
   return rows;
 }
 
-std::vector<Figure> dealing_figures(const Ranks& ranks, const Options& options, const Dealing& from, const Dealing& to) {
+std::vector<Figure> dealing_figures(const Ranks& ranks, const Options& options, const Dealing& from,
+                                    const Dealing& to) {
   const at::Tensor whole = matrix(options.size_mib);
   const Splits before = splits_of(whole, from.units);
   const Splits after = splits_of(whole, to.units);
@@ -74,7 +76,8 @@ Figure transposing_figure(const Ranks& ranks, const Options& options) {
 
 std::vector<Figure> exchange_figures(const Ranks& ranks, const Options& options) {
   std::vector<Figure> figures;
-  for (const auto& [from, to] : {std::pair(kRagged13, kRagged31), std::pair(kRagged13, kShard0), std::pair(kShard0, kRagged13)}) {
+  for (const auto& [from, to] :
+       {std::pair(kRagged13, kRagged31), std::pair(kRagged13, kShard0), std::pair(kShard0, kRagged13)}) {
     for (Figure& figure : dealing_figures(ranks, options, from, to)) figures.push_back(std::move(figure));
   }
   figures.push_back(transposing_figure(ranks, options));

@@ -13,8 +13,8 @@ namespace {
 
 using Gather = std::function<at::Tensor(const at::Tensor& input, const Splits& splits, c10d::ProcessGroup& group)>;
 
-Figure gather_figure(const Ranks& ranks, const Options& options, const Splits& units, const std::string& baseline, Goal goal,
-                     const Gather& gather) {
+Figure gather_figure(const Ranks& ranks, const Options& options, const Splits& units, const std::string& baseline,
+                     Goal goal, const Gather& gather) {
   const at::Tensor whole = matrix(options.size_mib);
   const Splits splits = splits_of(whole, units);
   const at::Tensor input = own_rows(whole, splits, ranks.rank());

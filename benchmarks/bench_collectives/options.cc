@@ -25,8 +25,9 @@ std::optional<Options> parse_options(int argc, char** argv, std::ostream& out, s
   Options options;
   std::string only;
   bool json = false;
-  CLI::App app("Times the collectives and redistributions between processes, each beside a baseline.\n"
-               "Example: bench_collectives --only 'all-gather' --pairs 41");
+  CLI::App app(
+      "Times the collectives and redistributions between processes, each beside a baseline.\n"
+      "Example: bench_collectives --only 'all-gather' --pairs 41");
   app.add_option("--pairs", options.pairs, "timed pairs of each row (default 21; fewer than 15 say little)")
       ->check(CLI::Range(int64_t{1}, kMostPairs));
   app.add_option("--size-mib", options.size_mib, "size of the whole tensor in MiB (default 64)")

@@ -22,9 +22,9 @@ class RankProcesses {
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
 
-  /// Runs `body` in `size` processes, as rank 0 in this one, which must not have started a thread. A failing rank prints its
-  /// error; rank 0 then raises, as its peers' connections close. Throws what `body` throws here, kFailedPrecondition if
-  /// another rank failed or could not be started.
+  /// Runs `body` in `size` processes, as rank 0 in this one, which must not have started a thread. A failing rank
+  /// prints its error; rank 0 then raises, as its peers' connections close. Throws what `body` throws here,
+  /// kFailedPrecondition if another rank failed or could not be started.
   void run(int size, const Body& body);
 
  private:

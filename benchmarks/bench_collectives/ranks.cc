@@ -2,6 +2,7 @@
 
 #include <ATen/ops/full.h>
 
+#include <chrono>
 #include <utility>
 #include <vector>
 
@@ -9,6 +10,9 @@
 
 namespace hyper_parallel::benchmarks {
 namespace {
+
+/// Far more than any operation takes, so that it ends only runs in which a rank is lost.
+constexpr std::chrono::minutes kTimeout{2};
 
 at::Tensor all_reduced(c10d::ProcessGroup& group, at::Tensor value, c10d::ReduceOp::RedOpType op) {
   std::vector<at::Tensor> tensors{std::move(value)};
@@ -21,7 +25,8 @@ at::Tensor all_reduced(c10d::ProcessGroup& group, at::Tensor value, c10d::Reduce
 }  // namespace
 
 Ranks::Ranks(const std::filesystem::path& store, const std::string& name, int64_t rank, int64_t size)
-    : group_(create_gloo_group(create_file_store(store.string(), size), rank, size, {.name = name})) {}
+    : group_(create_gloo_group(create_file_store(store.string(), size), rank, size,
+                               {.timeout = kTimeout, .name = name})) {}
 
 void Ranks::barrier() const { group_->barrier()->wait(); }
 

@@ -30,15 +30,16 @@ int64_t bytes_received(const Ranks& ranks, const SideOn& side) {
 }
 
 /// The time of a reduce-scatter beside that of the all_reduce, and the bytes of both.
-std::vector<Figure> time_and_bytes(const Ranks& ranks, const Options& options, const std::string& what, const SideOn& ours,
-                                   const SideOn& theirs) {
+std::vector<Figure> time_and_bytes(const Ranks& ranks, const Options& options, const std::string& what,
+                                   const SideOn& ours, const SideOn& theirs) {
   Comparison comparison{.what = what, .baseline = kBaseline, .goal = faster(1.3)};
   comparison.ours = ours(ranks.group());
   comparison.theirs = theirs(ranks.group());
   const std::string bytes = what + ", bytes received";
-  return {timed(ranks, options.pairs, std::move(comparison)), {bytes, kBaseline, [=, &ranks] {
+  const auto count = [=, &ranks] {
     return bytes_row(bytes, kBaseline, at_most(0.5), bytes_received(ranks, ours), bytes_received(ranks, theirs));
-  }}};
+  };
+  return {timed(ranks, options.pairs, std::move(comparison)), {bytes, kBaseline, count}};
 }
 
 /// The gradient of the gathered rows goes back to their owners; the forward has run before.
@@ -46,9 +47,7 @@ SideOn backward_of_gather(const at::Tensor& input, const at::Tensor& gradient, c
   return [=](const GroupPtr& group) -> std::function<at::Tensor()> {
     const at::Tensor leaf = input.detach().requires_grad_();
     const at::Tensor gathered = differentiable_variable_all_gather(leaf, splits, group);
-    return [=] {
-      return torch::autograd::grad({gathered}, {leaf}, {gradient}, /*retain_graph=*/true).front();
-    };
+    return [=] { return torch::autograd::grad({gathered}, {leaf}, {gradient}, /*retain_graph=*/true).front(); };
   };
 }
 
@@ -66,7 +65,9 @@ std::vector<Figure> reduce_figures(const Ranks& ranks, const Options& options) {
   const at::Tensor whole = matrix(options.size_mib);
   const Splits splits = splits_of(whole, kUnitList);
   const at::Tensor share = whole + ranks.rank();
-  const SideOn theirs = [=](const GroupPtr& group) { return [=] { return all_reduce_and_slice(share, splits, *group); }; };
+  const SideOn theirs = [=](const GroupPtr& group) {
+    return [=] { return all_reduce_and_slice(share, splits, *group); };
+  };
   std::vector<Figure> figures =
       time_and_bytes(ranks, options, std::string("backward of all-gather ") + kUnits,
                      backward_of_gather(own_rows(whole, splits, ranks.rank()), share, splits), theirs);

@@ -51,8 +51,9 @@ std::string goal_text(const Goal& goal) {
 class TableReport : public Report {
  public:
   TableReport(const Options& options, std::ostream& out) : out_(out) {
-    out_ << "float32, " << options.size_mib << " MiB in all, processes over Gloo on the loopback interface, one thread each; "
-         << options.pairs << " pairs.\nTimes are those of the slowest rank, medians; ratios are medians of paired ratios "
+    out_ << "float32, " << options.size_mib
+         << " MiB in all, processes over Gloo on the loopback interface, one thread each; " << options.pairs
+         << " pairs.\nTimes are those of the slowest rank, medians; ratios are medians of paired ratios "
          << "[quartiles]: ours / baseline,\nor how many times faster ours is. A/A is the baseline against itself.\n\n";
     print({"what", "baseline", "ours", "baseline", "ratio", "A/A", "reach", "reached"});
     out_ << std::string(160, '-') << "\n";

@@ -74,7 +74,8 @@ Row run(const Ranks& ranks, int64_t pairs, const Comparison& comparison) {
 Figure timed(const Ranks& ranks, int64_t pairs, Comparison comparison) {
   const std::string what = comparison.what;
   const std::string baseline = comparison.baseline;
-  return {what, baseline, [&ranks, pairs, comparison = std::move(comparison)] { return run(ranks, pairs, comparison); }};
+  return {what, baseline,
+          [&ranks, pairs, comparison = std::move(comparison)] { return run(ranks, pairs, comparison); }};
 }
 
 Row bytes_row(std::string what, std::string baseline, Goal goal, int64_t ours, int64_t theirs) {

@@ -23,9 +23,9 @@ struct Row {
   std::string what;
   std::string baseline;
   Unit unit = Unit::kSeconds;
-  double ours = 0;       // the median, in `unit`
-  double theirs = 0;     // likewise, of the baseline
-  Quartiles ratio = {};  // in the sense of the goal
+  double ours = 0;                      // the median, in `unit`
+  double theirs = 0;                    // likewise, of the baseline
+  Quartiles ratio = {};                 // in the sense of the goal
   std::optional<Quartiles> noise = {};  // the A/A ratio: the baseline against itself
   Goal goal = {};
   bool reached = false;
@@ -54,8 +54,8 @@ struct Comparison {
   Results results = Results::kEqual;
 };
 
-/// The figure of a comparison: checks that the results are equal, then times pairs. The time of a side is that of the slowest
-/// rank, from a barrier to the result. Throws kInternal where the results differ.
+/// The figure of a comparison: checks that the results are equal, then times pairs. The time of a side is that of the
+/// slowest rank, from a barrier to the result. Throws kInternal where the results differ.
 Figure timed(const Ranks& ranks, int64_t pairs, Comparison comparison);
 
 /// The row of a figure that is counted instead of timed: bytes of all ranks together.

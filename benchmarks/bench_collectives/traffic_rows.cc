@@ -1,7 +1,7 @@
 // Bytes received in redistributions without Partial, counted on the wire, against the least possible.
 //
-// The bound is found without the library's geometry of messages: the tensor's elements are their own numbers, so that what a rank
-// owns under the target and does not hold under the source is a difference of two sets of numbers.
+// The bound is found without the library's geometry of messages: the tensor's elements are their own numbers, so that
+// what a rank owns under the target and does not hold under the source is a difference of two sets of numbers.
 
 #include <ATen/ops/arange.h>
 
@@ -38,7 +38,7 @@ std::vector<MeshCase> mesh_cases() {
             "RaggedShard((0,), (3, 4)), R", "R, RaggedShard((0, 1), (2, 1))"}}};
 }
 
-at::Tensor numbers() { return at::arange(7 * 6 * 10, at::kInt).view(kShape); }
+at::Tensor numbers() { return at::arange(kShape[0] * kShape[1] * kShape[2], at::kInt).view(kShape); }
 
 /// The numbers of the elements that this rank holds, ascending.
 std::vector<int> held(const DTensor& tensor) {
@@ -73,8 +73,8 @@ Traffic own_traffic(const Ranks& ranks, const MeshCase& mesh_case) {
       counted.counters->reset();
       const DTensor result = source.redistribute(parse_placements(to));
       const int64_t received = counted.counters->total().bytes_received;
-      HP_CHECK(result.local().equal(target.local()), kInternal, mesh_case.name, ": [", from, "] -> [", to, "] is wrong on rank ",
-               ranks.rank());
+      HP_CHECK(result.local().equal(target.local()), kInternal, mesh_case.name, ": [", from, "] -> [", to,
+               "] is wrong on rank ", ranks.rank());
       const int64_t bound = least_received(source, target);
       traffic.received += received;
       traffic.bound += bound;

@@ -384,6 +384,20 @@ TEST(Elementwise_OtherMeshes, PermutedPartialAndTwoDims_ArePlainTorch) {
   });
 }
 
+TEST(Elementwise_OtherMeshes, EmptyLocalsOfUnlikeSizesOutside_FitEachOther) {
+  run_ranks(2, [](const ThreadRank& rank) {
+    const MeshCommunicator first(rank.group, DeviceMesh({1}, {"dp"}));
+    const bool outside = rank.rank == 1;
+    const auto make = [&](const at::Tensor& whole, const std::vector<int64_t>& outside_sizes) {
+      const at::Tensor local = outside ? at::empty(outside_sizes) : whole;
+      return DTensor::from_local(local, first, {Shard(0)}, std::vector<int64_t>{6, 4});
+    };
+    const DTensor sum = make(values(), {0}) + make(positive_values(), {0, 3});
+    EXPECT_EQ(sum.local().sizes(), outside ? at::IntArrayRef({0}) : at::IntArrayRef({6, 4}));
+    expect_whole(sum, values() + positive_values(), "sum");
+  });
+}
+
 TEST(Elementwise_NormalLayouts, LikeOperands_RunOnTheShards) {
   on_mesh(4, [](const MeshCommunicator& mesh) {
     const at::Tensor a = values();
