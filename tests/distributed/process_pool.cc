@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -15,6 +14,7 @@
 
 #include "hyper_parallel/base/error.h"
 #include "hyper_parallel/torch/gloo_group.h"
+#include "tests/support/temporary_folder.h"
 
 namespace hyper_parallel::test {
 namespace {
@@ -23,27 +23,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kThrewExitCode = 97;
 constexpr int kExpectationExitCode = 98;
-
-/// A fresh folder, removed with everything in it.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "hyper_parallel_XXXXXX").string();
-    HP_CHECK(mkdtemp(pattern.data()) != nullptr, kFailedPrecondition, "cannot make a folder like ", pattern);
-    path_ = pattern;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 struct Child {
   pid_t pid = -1;
@@ -153,13 +132,13 @@ std::vector<ProcessOutcome> run_processes_collecting(int size, const std::functi
   const TemporaryFolder folder;
   std::vector<Child> children;
   const auto deadline = Clock::now() + options.limit;
-  for (int rank = 0; rank < size; ++rank) children.push_back(start_child(body, rank, size, folder.path(), options));
+  for (int rank = 0; rank < size; ++rank) children.push_back(start_child(body, rank, size, folder.path().string(), options));
   while (poll_children(children) && Clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   kill_children(children);
   std::vector<ProcessOutcome> outcomes;
   for (int rank = 0; rank < size; ++rank) {
     outcomes.push_back(children[static_cast<size_t>(rank)].outcome);
-    read_error(folder.path(), rank, outcomes.back());
+    read_error(folder.path().string(), rank, outcomes.back());
   }
   return outcomes;
 }

@@ -75,10 +75,8 @@ int64_t messages_of(const Step& step, const Move&) {
 
 /// Every rank that owns a part of the result hears from all others of its group.
 int64_t messages_of(const Step& step, const Reduce& reduce) {
-  int64_t members = 1;
-  for (const int64_t dim : reduce.mesh_dims) members *= step.from.mesh().size(dim);
   const auto owns = [&](int64_t rank) { return !step.to.owned(*step.to.mesh().coordinate(rank)).empty(); };
-  return checked_mul(std::ranges::count_if(step.to.mesh().ranks(), owns), members - 1);
+  return checked_mul(std::ranges::count_if(step.to.mesh().ranks(), owns), shares_of(step, reduce) - 1);
 }
 
 }  // namespace

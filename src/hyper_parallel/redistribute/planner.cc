@@ -85,7 +85,7 @@ bool can_stand_together(const std::vector<DimSplit>& splits) {
 }
 
 /// One way to spread a reduction over the ranks that take part. `reduced` replaces the pending dims (nothing: what the target
-/// has there, or FlatSplit where the target does not split), `sliced` says whether Replicate dims already take the target's split.
+/// has there, or FlatSplit where the target does not split), `replicas` says whether Replicate dims already take the target's split.
 struct Spread {
   std::optional<DimSplit> reduced;
   enum class Replicas { kKeep, kSlice } replicas;

@@ -108,15 +108,16 @@ void for_each_member(const DeviceMesh& mesh, const std::vector<int64_t>& dims, D
 void fill_reduce(RankStep& out, const Step& step, const Reduce& reduce, const Ends& own, int64_t rank) {
   const Dims& shape = step.from.shape();
   out.combine = Combine{reduce.op, 0, {}};
+  // All members hold a share of the same region, so each sends the same pieces of this rank's target.
+  const std::vector<Piece> own_pieces = intersect(own.source, own.target, shape);
   for_each_member(step.from.mesh(), reduce.mesh_dims, own.from_coordinate, [&](const Dims& member) {
     const int64_t peer = step.from.mesh().rank_at(member);
     out.combine->sources.push_back(peer);
-    // All members hold a share of the same region.
     if (peer == rank) {
-      add_copies(out.copies, intersect(own.source, own.target, shape));
+      add_copies(out.copies, own_pieces);
       return;
     }
-    add_transfer(out.receives, peer, intersect(own.source, own.target, shape), Side::kTarget);
+    add_transfer(out.receives, peer, own_pieces, Side::kTarget);
     add_transfer(out.sends, peer, intersect(own.source, step.to.owned(member), shape), Side::kSource);
   });
   out.combine->group_size = static_cast<int64_t>(out.combine->sources.size());

@@ -7,12 +7,6 @@
 namespace hyper_parallel {
 namespace {
 
-int64_t group_size(const DeviceMesh& mesh, const std::vector<int64_t>& dims) {
-  int64_t size = 1;
-  for (const int64_t dim : dims) size *= mesh.size(dim);
-  return size;
-}
-
 /// What one rank receives in one step, without listing its messages.
 int64_t received(const Step& step, int64_t rank) {
   const Region target = step.to.owned(*step.to.mesh().coordinate(rank));
@@ -23,7 +17,7 @@ int64_t received(const Step& step, int64_t rank) {
                           return target.numel() - overlap_numel(source, target, step.from.shape());
                         },
                         [&](const Reduce& reduce) {
-                          return checked_mul(target.numel(), group_size(step.from.mesh(), reduce.mesh_dims) - 1);
+                          return checked_mul(target.numel(), shares_of(step, reduce) - 1);
                         },
                     },
                     step.action);
@@ -33,7 +27,7 @@ int64_t received(const Step& step, int64_t rank) {
 int64_t pending_shares(const Plan& plan) {
   int64_t shares = 1;
   for (const Step& step : plan.steps) {
-    if (const auto* reduce = std::get_if<Reduce>(&step.action)) shares *= group_size(step.from.mesh(), reduce->mesh_dims);
+    if (const auto* reduce = std::get_if<Reduce>(&step.action)) shares *= shares_of(step, *reduce);
   }
   return shares;
 }
@@ -54,6 +48,12 @@ int64_t missing(const Plan& plan, int64_t rank) {
 }
 
 }  // namespace
+
+int64_t shares_of(const Step& step, const Reduce& reduce) {
+  int64_t shares = 1;
+  for (const int64_t dim : reduce.mesh_dims) shares *= step.from.mesh().size(dim);
+  return shares;
+}
 
 RankTraffic traffic(const RankPlan& plan) {
   RankTraffic total;

@@ -21,6 +21,9 @@ struct RankTraffic {
 RankTraffic traffic(const RankPlan& plan);
 RankTraffic traffic(const Plan& plan, int64_t rank);
 
+/// How many shares of each cell a reduction brings together: the size of its group.
+int64_t shares_of(const Step& step, const Reduce& reduce);
+
 /// The whole mesh. Everything but `messages` and `peak_extra` costs O(ranks) to know.
 struct MeshTraffic {
   int64_t total_received = 0;

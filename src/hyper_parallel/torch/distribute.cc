@@ -9,6 +9,7 @@
 
 #include "hyper_parallel/base/checked.h"
 #include "hyper_parallel/base/error.h"
+#include "hyper_parallel/placement/one_holder.h"
 #include "hyper_parallel/redistribute/planner.h"
 #include "hyper_parallel/torch/dtensor.h"
 #include "hyper_parallel/torch/executor.h"
@@ -19,13 +20,6 @@ namespace {
 
 std::vector<DimSplit> replicated(int64_t mesh_ndim) {
   return std::vector<DimSplit>(static_cast<size_t>(mesh_ndim), Replicate{});
-}
-
-/// All of the tensor on member `owner` of `size`, nothing on the others.
-RaggedShard held_by(int64_t owner, int64_t size) {
-  std::vector<int64_t> units(static_cast<size_t>(size), 0);
-  units[static_cast<size_t>(owner)] = 1;
-  return RaggedShard({0}, std::move(units));
 }
 
 void check_source(int64_t source, int64_t size, const std::string& name) {
@@ -41,13 +35,13 @@ Distribution held_by_source(const Layout& layout, const Dims& shape, int64_t sou
     const int64_t mesh_dim = layout.ragged_shard()->mesh_dim;
     check_source(source, mesh.size(mesh_dim), mesh.names()[static_cast<size_t>(mesh_dim)]);
     std::vector<DimSplit> splits = replicated(mesh.ndim());
-    splits[static_cast<size_t>(mesh_dim)] = held_by(source, mesh.size(mesh_dim));
+    splits[static_cast<size_t>(mesh_dim)] = one_holder(source, mesh.size(mesh_dim));
     return Distribution(mesh, std::move(splits), shape);
   }
   Dims coordinate(static_cast<size_t>(mesh.ndim()), source);
   for (int64_t dim = 0; dim < mesh.ndim(); ++dim) check_source(source, mesh.size(dim), mesh.names()[static_cast<size_t>(dim)]);
   const int64_t holder = *mesh.position(mesh.rank_at(coordinate));
-  return Distribution(mesh.flatten(), {held_by(holder, mesh.size())}, shape);
+  return Distribution(mesh.flatten(), {one_holder(holder, mesh.size())}, shape);
 }
 
 /// A ragged split needs a dim to cut: a scalar is laid out as one row.

@@ -10,6 +10,7 @@
 #include "hyper_parallel/base/checked.h"
 #include "hyper_parallel/base/error.h"
 #include "hyper_parallel/geometry/distribution.h"
+#include "hyper_parallel/placement/one_holder.h"
 #include "hyper_parallel/redistribute/planner.h"
 #include "hyper_parallel/torch/executor.h"
 #include "hyper_parallel/torch/local_shape.h"
@@ -178,10 +179,8 @@ DTensor DTensor::operator[](int64_t index) const {
 DTensor DTensor::row_of(int64_t index, int64_t mesh_dim) const {
   const int64_t ranks = layout_.mesh().size(mesh_dim);
   const int64_t owner = index / ceil_div(shape_[0], ranks);
-  std::vector<int64_t> units(static_cast<size_t>(ranks), 0);
-  units[static_cast<size_t>(owner)] = 1;
   std::vector<Placement> placements(layout_.placements().size(), Replicate{});
-  placements[static_cast<size_t>(mesh_dim)] = RaggedShard({0}, std::move(units));
+  placements[static_cast<size_t>(mesh_dim)] = one_holder(owner, ranks);
   const std::vector<int64_t> shape(shape_.begin() + 1, shape_.end());
   const Layout layout = layout_.with_placements(std::move(placements));
   const auto coordinate = layout_.mesh().coordinate(communicator_.rank());
