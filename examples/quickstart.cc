@@ -15,10 +15,10 @@ using namespace hyper_parallel;
 void run(int rank, const char* rendezvous) {
   MeshCommunicator mesh(create_gloo_group(create_file_store(rendezvous, 4), rank, 4), DeviceMesh({4}, {"fsdp"}));
   DTensor weight = distribute(at::ones({16, 32}).requires_grad_(), mesh, {RaggedShard({0}, {1, 2, 0, 5})});
-  DTensor active = relu(weight * 2 - 1);                     // on this rank's share: 64, 128, 0 or 320 elements
-  DTensor rows = active.redistribute({Shard(0)});            // one all-to-all, each rank gets just what it lacks
-  at::Tensor whole = active.full_tensor();                   // one variable all-gather, no padding
-  whole.sum().backward();                                    // one variable reduce-scatter, also where the share is empty
+  DTensor active = relu(weight * 2 - 1);           // on this rank's share: 64, 128, 0 or 320 elements
+  DTensor rows = active.redistribute({Shard(0)});  // one all-to-all, each rank gets just what it lacks
+  at::Tensor whole = active.full_tensor();         // one variable all-gather, no padding
+  whole.sum().backward();                          // one variable reduce-scatter, also where the share is empty
   std::cout << to_string(weight) + "\n" + to_string(rows) + "\n";
 }
 // [readme]

@@ -1,6 +1,6 @@
-// Takes a published model through the library: every tensor of a safetensors file is distributed over several processes with uneven
-// shares, goes through every elementwise operation, is redistributed to other layouts and gathered, and is compared with the file
-// bit for bit.
+// Takes a published model through the library: every tensor of a safetensors file is distributed over several processes
+// with uneven shares, goes through every elementwise operation, is redistributed to other layouts and gathered, and is
+// compared with the file bit for bit.
 //
 //   reshard_model --file model.safetensors [--ranks 4] [--units 1,2,0,5] [--port 0]
 //
@@ -11,8 +11,8 @@
 
 #include "examples/reshard_model/model.h"
 #include "examples/reshard_model/options.h"
-#include "examples/reshard_model/rank_program.h"
 #include "examples/reshard_model/rank_processes.h"
+#include "examples/reshard_model/rank_program.h"
 #include "hyper_parallel/base/error.h"
 
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
-// The model's way through the layouts: each phase redistributes every tensor that it applies to, is timed, its bytes are counted,
-// and then every rank's part is compared with the file.
+// The model's way through the layouts: each phase redistributes every tensor that it applies to, is timed, its bytes
+// are counted, and then every rank's part is compared with the file.
 
 #include <functional>
 #include <optional>

@@ -54,8 +54,8 @@ constexpr size_t kMostDims = 64;
 void check_tensor(const TensorEntry& entry, std::span<const std::byte> bytes) {
   try {
     scalar_type(entry.dtype);
-    HP_CHECK(entry.shape.size() <= kMostDims, kUnimplemented, "it has ", entry.shape.size(), " dims but torch holds at most ",
-             kMostDims);
+    HP_CHECK(entry.shape.size() <= kMostDims, kUnimplemented, "it has ", entry.shape.size(),
+             " dims but torch holds at most ", kMostDims);
     row_major_strides(entry.shape);
     // torch's bool has two values; any other byte would not survive a copy.
     HP_CHECK(entry.dtype != DType::kBool || std::ranges::all_of(bytes, [](std::byte b) { return b <= std::byte{1}; }),

@@ -18,8 +18,8 @@ struct ModelTensor {
   at::Tensor whole;  // a view of the mapped file: read only
 };
 
-/// Throws as `Model`, before torch is touched: the file is no safetensors file, or has a tensor that torch cannot hold (its dtype, more than
-/// 64 dims, strides beyond int64), which is named.
+/// Throws as `Model`, before torch is touched: the file is no safetensors file, or has a tensor that torch cannot hold
+/// (its dtype, more than 64 dims, strides beyond int64), which is named.
 void check_model_file(const std::filesystem::path& path);
 
 class Model {
@@ -35,7 +35,8 @@ class Model {
   std::vector<ModelTensor> tensors_;
 };
 
-/// RaggedShard with `units` over the fewest leading dims whose cells the units' sum divides; Replicate() where nothing divides.
+/// RaggedShard with `units` over the fewest leading dims whose cells the units' sum divides; Replicate() where nothing
+/// divides.
 Placement ragged_or_replicate(const at::Tensor& tensor, const std::vector<int64_t>& units);
 
 /// The same with one more dim where the tensor has one; the shorter dims otherwise.

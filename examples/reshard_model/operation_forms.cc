@@ -26,33 +26,37 @@ using Forms = std::vector<OperationForm>;
 
 // Torch's function and ours have one name; argument types choose.
 #define UNARY(op, domain) form(#op, domain, [](const auto& x, const auto&) { return op(x); })
-#define UNARY_IN_PLACE(op, domain)                                                       \
-  form(                                                                                  \
+#define UNARY_IN_PLACE(op, domain)                                                        \
+  form(                                                                                   \
       #op, domain, [](const at::Tensor& x, const at::Tensor&) { return x.clone().op(); }, \
       [](const DTensor& x, const DTensor&) { return op(clone(x)); })
 
 void add_unary(Forms& forms) {
   using enum Domain;
-  for (OperationForm& each : Forms{
-           UNARY(abs, kAny), UNARY(absolute, kAny), UNARY(clone, kAny), UNARY(cos, kAny), UNARY(exp, kAny),
-           UNARY(gelu, kAny), UNARY(isinf, kAny), UNARY(isnan, kAny), UNARY(log, kPositive), UNARY(neg, kAny),
-           UNARY(negative, kAny), UNARY(relu, kAny), UNARY(rsqrt, kPositive), UNARY(sigmoid, kAny), UNARY(silu, kAny),
-           UNARY(sin, kAny), UNARY(sqrt, kPositive), UNARY(square, kAny)}) {
+  for (OperationForm& each :
+       Forms{UNARY(abs, kAny), UNARY(absolute, kAny), UNARY(clone, kAny), UNARY(cos, kAny), UNARY(exp, kAny),
+             UNARY(gelu, kAny), UNARY(isinf, kAny), UNARY(isnan, kAny), UNARY(log, kPositive), UNARY(neg, kAny),
+             UNARY(negative, kAny), UNARY(relu, kAny), UNARY(rsqrt, kPositive), UNARY(sigmoid, kAny), UNARY(silu, kAny),
+             UNARY(sin, kAny), UNARY(sqrt, kPositive), UNARY(square, kAny)}) {
     forms.push_back(std::move(each));
   }
-  for (OperationForm& each : Forms{
-           UNARY_IN_PLACE(abs_, kAny), UNARY_IN_PLACE(absolute_, kAny), UNARY_IN_PLACE(cos_, kAny),
-           UNARY_IN_PLACE(exp_, kAny), UNARY_IN_PLACE(log_, kPositive), UNARY_IN_PLACE(neg_, kAny),
-           UNARY_IN_PLACE(negative_, kAny), UNARY_IN_PLACE(relu_, kAny), UNARY_IN_PLACE(rsqrt_, kPositive),
-           UNARY_IN_PLACE(sigmoid_, kAny), UNARY_IN_PLACE(sin_, kAny), UNARY_IN_PLACE(sqrt_, kPositive),
-           UNARY_IN_PLACE(square_, kAny)}) {
+  for (OperationForm& each :
+       Forms{UNARY_IN_PLACE(abs_, kAny), UNARY_IN_PLACE(absolute_, kAny), UNARY_IN_PLACE(cos_, kAny),
+             UNARY_IN_PLACE(exp_, kAny), UNARY_IN_PLACE(log_, kPositive), UNARY_IN_PLACE(neg_, kAny),
+             UNARY_IN_PLACE(negative_, kAny), UNARY_IN_PLACE(relu_, kAny), UNARY_IN_PLACE(rsqrt_, kPositive),
+             UNARY_IN_PLACE(sigmoid_, kAny), UNARY_IN_PLACE(sin_, kAny), UNARY_IN_PLACE(sqrt_, kPositive),
+             UNARY_IN_PLACE(square_, kAny)}) {
     forms.push_back(std::move(each));
   }
   forms.push_back(form(
       "gelu tanh", kAny, [](const at::Tensor& x, const at::Tensor&) { return at::gelu(x, "tanh"); },
       [](const DTensor& x, const DTensor&) { return gelu(x, "tanh"); }));
   forms.push_back(form(
-      "silu_", kAny, [](const at::Tensor& x, const at::Tensor&) { auto copy = x.clone(); return at::silu_(copy); },
+      "silu_", kAny,
+      [](const at::Tensor& x, const at::Tensor&) {
+        auto copy = x.clone();
+        return at::silu_(copy);
+      },
       [](const DTensor& x, const DTensor&) { return silu_(clone(x)); }));
 }
 
@@ -60,14 +64,14 @@ void add_unary(Forms& forms) {
 #undef UNARY_IN_PLACE
 
 // With a tensor, with a number, and both in place.
-#define BINARY(op, domain)                                                                \
-  form(#op " tensor", domain, [](const auto& x, const auto& y) { return op(x, y); }),       \
+#define BINARY(op, domain)                                                            \
+  form(#op " tensor", domain, [](const auto& x, const auto& y) { return op(x, y); }), \
       form(#op " number", domain, [](const auto& x, const auto&) { return op(x, 1.25); })
-#define BINARY_IN_PLACE(op, domain)                                                            \
-  form(                                                                                        \
-      #op " tensor", domain, [](const at::Tensor& x, const at::Tensor& y) { return x.clone().op(y); }, \
-      [](const DTensor& x, const DTensor& y) { return op(clone(x), y); }),                       \
-      form(                                                                                    \
+#define BINARY_IN_PLACE(op, domain)                                                                         \
+  form(                                                                                                     \
+      #op " tensor", domain, [](const at::Tensor& x, const at::Tensor& y) { return x.clone().op(y); },      \
+      [](const DTensor& x, const DTensor& y) { return op(clone(x), y); }),                                  \
+      form(                                                                                                 \
           #op " number", domain, [](const at::Tensor& x, const at::Tensor&) { return x.clone().op(1.25); }, \
           [](const DTensor& x, const DTensor&) { return op(clone(x), 1.25); })
 
@@ -75,8 +79,9 @@ void add_binary(Forms& forms) {
   using enum Domain;
   for (OperationForm& each :
        Forms{BINARY(add, kAny), BINARY(sub, kAny), BINARY(mul, kAny), BINARY(div, kAny), BINARY(true_divide, kAny),
-             BINARY(pow, kPositive), BINARY_IN_PLACE(add_, kAny), BINARY_IN_PLACE(sub_, kAny), BINARY_IN_PLACE(mul_, kAny),
-             BINARY_IN_PLACE(div_, kAny), BINARY_IN_PLACE(true_divide_, kAny), BINARY_IN_PLACE(pow_, kPositive)}) {
+             BINARY(pow, kPositive), BINARY_IN_PLACE(add_, kAny), BINARY_IN_PLACE(sub_, kAny),
+             BINARY_IN_PLACE(mul_, kAny), BINARY_IN_PLACE(div_, kAny), BINARY_IN_PLACE(true_divide_, kAny),
+             BINARY_IN_PLACE(pow_, kPositive)}) {
     forms.push_back(std::move(each));
   }
   forms.push_back(form(
@@ -98,16 +103,16 @@ void add_binary(Forms& forms) {
 
 void add_operators(Forms& forms) {
   using enum Domain;
-  for (OperationForm& each : Forms{
-           form("x + y", kAny, [](const auto& x, const auto& y) { return x + y; }),
-           form("x - y", kAny, [](const auto& x, const auto& y) { return x - y; }),
-           form("x * y", kAny, [](const auto& x, const auto& y) { return x * y; }),
-           form("x / y", kAny, [](const auto& x, const auto& y) { return x / y; }),
-           form("-x", kAny, [](const auto& x, const auto&) { return -x; }),
-           form("2 + x", kAny, [](const auto& x, const auto&) { return at::Scalar(2) + x; }),
-           form("2 - x", kAny, [](const auto& x, const auto&) { return at::Scalar(2) - x; }),
-           form("2 * x", kAny, [](const auto& x, const auto&) { return at::Scalar(2) * x; }),
-           form("2 / x", kPositive, [](const auto& x, const auto&) { return at::Scalar(2) / x; })}) {
+  for (OperationForm& each :
+       Forms{form("x + y", kAny, [](const auto& x, const auto& y) { return x + y; }),
+             form("x - y", kAny, [](const auto& x, const auto& y) { return x - y; }),
+             form("x * y", kAny, [](const auto& x, const auto& y) { return x * y; }),
+             form("x / y", kAny, [](const auto& x, const auto& y) { return x / y; }),
+             form("-x", kAny, [](const auto& x, const auto&) { return -x; }),
+             form("2 + x", kAny, [](const auto& x, const auto&) { return at::Scalar(2) + x; }),
+             form("2 - x", kAny, [](const auto& x, const auto&) { return at::Scalar(2) - x; }),
+             form("2 * x", kAny, [](const auto& x, const auto&) { return at::Scalar(2) * x; }),
+             form("2 / x", kPositive, [](const auto& x, const auto&) { return at::Scalar(2) / x; })}) {
     forms.push_back(std::move(each));
   }
   forms.push_back(form(

@@ -1,7 +1,7 @@
 #pragma once
 
-// The specification's whitelist of elementwise operations in each form that applies: function, in place, with a tensor, with a
-// number, reversed.
+// The specification's whitelist of elementwise operations in each form that applies: function, in place, with a tensor,
+// with a number, reversed.
 
 #include <ATen/core/Tensor.h>
 

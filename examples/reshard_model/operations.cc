@@ -18,7 +18,8 @@ constexpr int64_t kMostElements = int64_t{1} << 20;
 /// Tensors that each form runs on: two that stay the same, one that changes from form to form until all were used.
 constexpr size_t kTensorsPerForm = 3;
 
-/// The operands of one tensor: x from the file, y made of it and away from zero, each as plain leaf and as DTensor leaf.
+/// The operands of one tensor: x from the file, y made of it and away from zero, each as plain leaf and as DTensor
+/// leaf.
 struct Operands {
   at::Tensor x;
   at::Tensor y;

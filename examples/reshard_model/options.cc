@@ -41,8 +41,9 @@ std::vector<int64_t> default_units(int ranks) {
 
 std::optional<Options> parse_options(int argc, char** argv, std::ostream& out, std::ostream& err) {
   Options options;
-  CLI::App app("Distributes, computes on, redistributes and gathers every tensor of a safetensors file.\n"
-               "Example: reshard_model --file model.safetensors --ranks 3 --units 3,0,1");
+  CLI::App app(
+      "Distributes, computes on, redistributes and gathers every tensor of a safetensors file.\n"
+      "Example: reshard_model --file model.safetensors --ranks 3 --units 3,0,1");
   app.add_option("--file", options.file, "a .safetensors file")->required();
   app.add_option("--ranks", options.ranks, "how many processes to start")->check(CLI::Range(1, kMostRanks));
   std::optional<std::string> units;

@@ -23,8 +23,8 @@ struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Nothing if only help was asked for. Throws UsageError after printing one line on `err`, also for units that are not one for each rank or
-/// make no RaggedShard.
+/// Nothing if only help was asked for. Throws UsageError after printing one line on `err`, also for units that are not
+/// one for each rank or make no RaggedShard.
 std::optional<Options> parse_options(int argc, char** argv, std::ostream& out, std::ostream& err);
 
 /// Unlike units for `ranks` ranks, a zero among them: 1, 2, 0, 5 over and over.

@@ -52,8 +52,9 @@ int report(int rank, std::string_view message) {
   return 1;
 }
 
-[[noreturn]] void run_child(pid_t parent, const ProcessContext& process, const std::function<void(const ProcessContext&)>& body) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // no rank outlives the program that started it
+[[noreturn]] void run_child(pid_t parent, const ProcessContext& process,
+                            const std::function<void(const ProcessContext&)>& body) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);   // no rank outlives the program that started it
   if (getppid() != parent) _exit(1);  // .. which may have ended before that line
   int code = 0;
   try {

@@ -13,8 +13,9 @@ struct ProcessContext {
   std::filesystem::path folder;  // fresh, shared by all ranks, removed at the end
 };
 
-/// Forks `size` processes that each run `body`, and waits for them. When one fails, its error is printed, the others are
-/// ended, and the result is 1; else 0. SIGINT and SIGTERM end them all, with 128 + the signal's number. The caller must not have started a thread.
+/// Forks `size` processes that each run `body`, and waits for them. When one fails, its error is printed, the others
+/// are ended, and the result is 1; else 0. SIGINT and SIGTERM end them all, with 128 + the signal's number. The caller
+/// must not have started a thread.
 int run_processes(int size, const std::function<void(const ProcessContext&)>& body);
 
 }  // namespace hyper_parallel::examples

@@ -29,8 +29,10 @@ class Run {
     if (prints()) print_header(std::cout);
     line_phases();
     operations_phase();
-    if (ranks_.size() % 2 == 0) grid_phases();
-    else if (prints()) std::cout << "no (2, n/2) mesh with " << ranks_.size() << " ranks\n";
+    if (ranks_.size() % 2 == 0)
+      grid_phases();
+    else if (prints())
+      std::cout << "no (2, n/2) mesh with " << ranks_.size() << " ranks\n";
   }
 
   /// Prints the verdict; rank 0, which prints it, throws if it is not good.
@@ -41,7 +43,8 @@ class Run {
       for (const std::string& fault : faults_) std::cout << "WRONG " << printable(fault) << "\n";
       std::cout << "bit-exact: " << exact << " of " << total << std::endl;
     }
-    HP_CHECK(!prints() || faults_.empty(), kDataLoss, faults_.size(), " faults, the first: ", printable(faults_.front()));
+    HP_CHECK(!prints() || faults_.empty(), kDataLoss, faults_.size(),
+             " faults, the first: ", printable(faults_.front()));
   }
 
  private:
@@ -54,7 +57,8 @@ class Run {
       wrong_tensors_.insert(name);
     }
     if (phase.bytes_sent != phase.lower_bound) {
-      faults_.push_back(str_cat(phase.name, ": ", phase.bytes_sent, " bytes sent, the lower bound is ", phase.lower_bound));
+      faults_.push_back(
+          str_cat(phase.name, ": ", phase.bytes_sent, " bytes sent, the lower bound is ", phase.lower_bound));
     }
   }
 
@@ -75,9 +79,8 @@ class Run {
     record(journey_.redistribute(str_cat("to units ", tuple_text(reversed)), [&](const at::Tensor& whole) {
       return Placements{ragged_or_replicate(whole, reversed)};
     }));
-    record(journey_.redistribute("to other dims", [&](const at::Tensor& whole) {
-      return Placements{with_more_dims(whole, units_)};
-    }));
+    record(journey_.redistribute("to other dims",
+                                 [&](const at::Tensor& whole) { return Placements{with_more_dims(whole, units_)}; }));
     record(journey_.redistribute("to Shard(0)", [](const at::Tensor& whole) { return shard(whole, 0); }));
     record(journey_.redistribute("Shard(0) to Shard(1)", [](const at::Tensor& whole) { return shard(whole, 1); }));
     record(journey_.redistribute("Shard(1) back to ragged", ragged));
@@ -89,15 +92,15 @@ class Run {
     const int64_t inner = ranks_.size() / 2;
     const DeviceMesh grid({2, inner}, {"outer", "inner"});
     const std::vector<int64_t> outer_units{1, 3};
-    const std::vector<int64_t> inner_units = inner == 2 ? std::vector<int64_t>{3, 1} : default_units(static_cast<int>(inner));
+    const std::vector<int64_t> inner_units =
+        inner == 2 ? std::vector<int64_t>{3, 1} : default_units(static_cast<int>(inner));
     const auto on_outer = [&](const at::Tensor& whole) {
       return Placements{ragged_or_replicate(whole, outer_units), Replicate{}};
     };
     record(journey_.distribute(str_cat("distribute on (2, ", inner, "): outer units (1, 3)"), grid, on_outer));
-    record(journey_.redistribute(str_cat("to the inner mesh dim, units ", tuple_text(inner_units)),
-                                 [&](const at::Tensor& whole) {
-                                   return Placements{Replicate{}, ragged_or_replicate(whole, inner_units)};
-                                 }));
+    record(journey_.redistribute(
+        str_cat("to the inner mesh dim, units ", tuple_text(inner_units)),
+        [&](const at::Tensor& whole) { return Placements{Replicate{}, ragged_or_replicate(whole, inner_units)}; }));
     record(journey_.gather("full_tensor"));
   }
 
@@ -109,7 +112,8 @@ class Run {
   void print_replicated() const {
     const std::vector<std::string> names = journey_.replicated();
     if (prints() && !names.empty()) {
-      std::cout << "  replicated, as no leading dims divide by " << tuple_text(units_) << ": " << printable(join(names, ", ")) << "\n";
+      std::cout << "  replicated, as no leading dims divide by " << tuple_text(units_) << ": "
+                << printable(join(names, ", ")) << "\n";
     }
   }
 

@@ -7,8 +7,8 @@
 
 namespace hyper_parallel::examples {
 
-/// Takes the model through all phases; rank 0 prints. Throws kDataLoss on rank 0 if anything differs from the file or more bytes were
-/// sent than the lower bound, and on any rank what the library throws.
+/// Takes the model through all phases; rank 0 prints. Throws kDataLoss on rank 0 if anything differs from the file or
+/// more bytes were sent than the lower bound, and on any rank what the library throws.
 void run_rank(const Options& options, const ProcessContext& process);
 
 }  // namespace hyper_parallel::examples

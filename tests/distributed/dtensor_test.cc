@@ -23,7 +23,9 @@ void expect_equal(const at::Tensor& actual, const at::Tensor& expected) {
   EXPECT_TRUE(at::equal(actual, expected)) << "actual:\n" << actual << "\nexpected:\n" << expected;
 }
 
-at::Tensor counted_up(at::IntArrayRef shape) { return at::arange(c10::multiply_integers(shape), at::kFloat).view(shape); }
+at::Tensor counted_up(at::IntArrayRef shape) {
+  return at::arange(c10::multiply_integers(shape), at::kFloat).view(shape);
+}
 
 MeshCommunicator mesh_of(const ProcessRank& self, DeviceMesh mesh) { return {self.group, std::move(mesh)}; }
 
@@ -77,11 +79,13 @@ TEST(GlooDTensor, Case07_SourceCountsInsideTheGroup) {
     const at::Tensor x = at::arange(4, at::kFloat) + 100 * self.rank;
     const float base = self.rank < 2 ? 100 : 300;
     const bool first = self.rank % 2 == 0;
-    expect_equal(distribute(x, mesh, {Shard(0)}, 1).local(), first ? at::tensor({base, base + 1}) : at::tensor({base + 2, base + 3}));
+    expect_equal(distribute(x, mesh, {Shard(0)}, 1).local(),
+                 first ? at::tensor({base, base + 1}) : at::tensor({base + 2, base + 3}));
     expect_equal(distribute(x, mesh, {RaggedShard({0}, {1, 3})}, 1).local(),
                  first ? at::tensor({base}) : at::tensor({base + 1, base + 2, base + 3}));
-    EXPECT_EQ(error_of([&] { distribute(x, mesh, {Shard(0)}, 2); }),
-              "OutOfRange: distribute: source 2 is out of range for mesh dim 'tp' of size 2; it counts inside the group");
+    EXPECT_EQ(
+        error_of([&] { distribute(x, mesh, {Shard(0)}, 2); }),
+        "OutOfRange: distribute: source 2 is out of range for mesh dim 'tp' of size 2; it counts inside the group");
   });
 }
 
@@ -128,7 +132,8 @@ TEST(GlooDTensor, ARankThatDiesMidRedistribution_MakesItsPeersRaise) {
     const ProcessOutcome& outcome = outcomes[static_cast<size_t>(survivor)];
     EXPECT_NE(outcome.exit_code, 0) << "rank " << survivor;
     EXPECT_FALSE(outcome.killed_at_limit) << "rank " << survivor << " hung";
-    EXPECT_THAT(outcome.error, testing::HasSubstr("rank 1")) << "rank " << survivor << " exit code " << outcome.exit_code;
+    EXPECT_THAT(outcome.error, testing::HasSubstr("rank 1"))
+        << "rank " << survivor << " exit code " << outcome.exit_code;
   }
 }
 
@@ -138,9 +143,10 @@ TEST(GlooDTensor, UnderTheCheck_UnlikeLayoutsRaiseOnAllRanks_NamingBothSides) {
     const MeshCommunicator mesh = mesh_of(self, DeviceMesh({2}));
     const DTensor whole = distribute(at::arange(8, at::kFloat), mesh, {Shard(0)});
     const std::vector<int64_t> units = self.rank == 0 ? std::vector<int64_t>{1, 3} : std::vector<int64_t>{3, 1};
-    EXPECT_THAT(error_of([&] { whole.redistribute({RaggedShard({0}, units)}); }),
-                testing::AllOf(testing::StartsWith("FailedPrecondition: redistribute: "), testing::HasSubstr("rank 0: "),
-                               testing::HasSubstr("rank 1: "), testing::HasSubstr("(1, 3)"), testing::HasSubstr("(3, 1)")));
+    EXPECT_THAT(
+        error_of([&] { whole.redistribute({RaggedShard({0}, units)}); }),
+        testing::AllOf(testing::StartsWith("FailedPrecondition: redistribute: "), testing::HasSubstr("rank 0: "),
+                       testing::HasSubstr("rank 1: "), testing::HasSubstr("(1, 3)"), testing::HasSubstr("(3, 1)")));
   });
 }
 
@@ -152,7 +158,9 @@ TEST(GlooDTensor, AnOptimizerStepByHand_OnRaggedWeights_EqualsOneProcess) {
     at::Tensor plain = start.clone().requires_grad_();
     for (int step = 0; step < 3; ++step) {
       // Each rank has data of its own; one process has them all.
-      const auto loss = [&](const at::Tensor& w, int rank) { return ((w * (rank + 1)).sin() * counted_up({6, 4})).sum(); };
+      const auto loss = [&](const at::Tensor& w, int rank) {
+        return ((w * (rank + 1)).sin() * counted_up({6, 4})).sum();
+      };
       loss(weight.full_tensor(), self.rank).backward();
       for (int rank = 0; rank < 3; ++rank) loss(plain, rank).backward();
       const at::NoGradGuard no_grad;

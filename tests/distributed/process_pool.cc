@@ -132,7 +132,8 @@ std::vector<ProcessOutcome> run_processes_collecting(int size, const std::functi
   const TemporaryFolder folder;
   std::vector<Child> children;
   const auto deadline = Clock::now() + options.limit;
-  for (int rank = 0; rank < size; ++rank) children.push_back(start_child(body, rank, size, folder.path().string(), options));
+  for (int rank = 0; rank < size; ++rank)
+    children.push_back(start_child(body, rank, size, folder.path().string(), options));
   while (poll_children(children) && Clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   kill_children(children);
   std::vector<ProcessOutcome> outcomes;

@@ -14,10 +14,11 @@ TEST(ElementwiseRefusal_Names, OutsideTheTable_AreNamed) {
     const DTensor x = distribute(values(), mesh, ragged({1, 2}));
     for (const char* name :
          {"sum", "mean", "view", "reshape", "flatten", "matmul", "norm", "softmax", "cumsum", "no_such"}) {
-      expect_error(
-          kUnimplemented,
-          str_cat("operation '", name, "' is not supported on a ragged DTensor; take full_tensor(), or to_local()"),
-          [&] { call(name, {x}); });
+      expect_error(kUnimplemented,
+                   str_cat("operation '", name,
+                           "' is not supported on a ragged DTensor; redistribute to Replicate and leave by "
+                           "full_tensor(), or take to_local()"),
+                   [&] { call(name, {x}); });
     }
     const DTensor sharded = distribute(values(), mesh, {Shard(0)});
     expect_error(kUnimplemented, "operation 'sum' is not supported on a DTensor with placements [Shard(0)]",

@@ -17,7 +17,8 @@ std::optional<int64_t> try_product(std::span<const int64_t> factors) {
 int64_t checked_product(std::span<const int64_t> factors) {
   if (const auto product = try_product(factors)) return *product;
   int64_t product = 1;
-  for (const int64_t factor : factors) product = checked_mul(product, factor);  // throws with the pair that is too large
+  for (const int64_t factor : factors)
+    product = checked_mul(product, factor);  // throws with the pair that is too large
   return product;
 }
 

@@ -53,16 +53,16 @@ template <typename... Parts>
 
 /// The caller's fault: throws `Error(ErrorCode::code, message parts...)` unless `condition` holds.
 /// Example: HP_CHECK(k >= 0, kInvalidArgument, "dim is ", k, " but must not be negative");
-#define HP_CHECK(condition, code, ...)                                        \
-  do {                                                                        \
-    if (!(condition)) [[unlikely]]                                            \
+#define HP_CHECK(condition, code, ...)                                         \
+  do {                                                                         \
+    if (!(condition)) [[unlikely]]                                             \
       ::hyper_parallel::raise(::hyper_parallel::ErrorCode::code, __VA_ARGS__); \
   } while (false)
 
 /// Our own bug: throws `Error(kInternal)` with the place unless `condition` holds.
-#define HP_DCHECK(condition)                                                                                     \
-  do {                                                                                                           \
-    if (!(condition)) [[unlikely]]                                                                               \
-      ::hyper_parallel::raise(::hyper_parallel::ErrorCode::kInternal, "internal error: " #condition " at ", __FILE__, ":", \
-                              __LINE__);                                                                         \
+#define HP_DCHECK(condition)                                                                                          \
+  do {                                                                                                                \
+    if (!(condition)) [[unlikely]]                                                                                    \
+      ::hyper_parallel::raise(::hyper_parallel::ErrorCode::kInternal, "internal error: " #condition " at ", __FILE__, \
+                              ":", __LINE__);                                                                         \
   } while (false)

@@ -9,8 +9,8 @@
 
 namespace hyper_parallel {
 
-/// Mixes `value`'s hash into `seed`. std::hash of an integer is the integer itself, so the sum is scrambled by the finalizer of
-/// splitmix64 (Steele, Lea and Flood 2014): short lists of small numbers do not collide.
+/// Mixes `value`'s hash into `seed`. std::hash of an integer is the integer itself, so the sum is scrambled by the
+/// finalizer of splitmix64 (Steele, Lea and Flood 2014): short lists of small numbers do not collide.
 template <typename T>
 void hash_combine(size_t& seed, const T& value) {
   uint64_t mixed = seed * 0x9e3779b97f4a7c15ULL + std::hash<T>{}(value) + 0x9e3779b97f4a7c15ULL;

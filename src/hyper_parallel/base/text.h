@@ -44,6 +44,7 @@ class Scanner {
  public:
   /// The text must outlive the scanner.
   explicit Scanner(std::string_view text) : text_(text) {}
+  explicit Scanner(const char* text) : text_(text) {}
   explicit Scanner(std::string&&) = delete;
 
   /// Takes `token` if it comes next.

@@ -43,13 +43,15 @@ std::vector<size_t> shard_dims(const Distribution& distribution, int64_t tensor_
 
 /// In the order in which they cut: innermost first.
 std::vector<size_t> flat_dims(const Distribution& distribution) {
-  auto dims = mesh_dims_where(distribution, [](const DimSplit& split) { return std::holds_alternative<FlatSplit>(split); });
+  auto dims =
+      mesh_dims_where(distribution, [](const DimSplit& split) { return std::holds_alternative<FlatSplit>(split); });
   std::ranges::reverse(dims);
   return dims;
 }
 
 std::vector<size_t> ragged_dims(const Distribution& distribution) {
-  return mesh_dims_where(distribution, [](const DimSplit& split) { return std::holds_alternative<RaggedShard>(split); });
+  return mesh_dims_where(distribution,
+                         [](const DimSplit& split) { return std::holds_alternative<RaggedShard>(split); });
 }
 
 bool is_prefix(const std::vector<size_t>& head, const std::vector<size_t>& whole) {

@@ -5,10 +5,10 @@
 // It is a Layout bound to a shape, and wider: the planner needs steps in between that no user may ask for, namely
 // Partial beside RaggedShard, and FlatSplit, which cuts each block that the other mesh dims leave into even runs.
 //
-// Definitions. For a coordinate c of the mesh: the Shard dims cut the tensor to a box, axis by axis, outer mesh dims first;
-// a RaggedShard instead takes a run of the whole tensor; FlatSplit dims then cut that region's row-major order, inner
-// mesh dims first, as pending reductions are resolved. Replicate and Partial cut nothing. A mesh dim *splits* if its split
-// is Shard, RaggedShard or FlatSplit.
+// Definitions. For a coordinate c of the mesh: the Shard dims cut the tensor to a box, axis by axis, outer mesh dims
+// first; a RaggedShard instead takes a run of the whole tensor; FlatSplit dims then cut that region's row-major order,
+// inner mesh dims first, as pending reductions are resolved. Replicate and Partial cut nothing. A mesh dim *splits* if
+// its split is Shard, RaggedShard or FlatSplit.
 
 #include <functional>
 #include <optional>
@@ -52,14 +52,14 @@ class Distribution {
   /// A rank's local tensor shape: (numel,) for ragged and FlatSplit distributions, else the sizes of its box.
   Dims local_shape(const Dims& coordinate) const;
 
-  /// Calls `visit(coordinate, region)` for every coordinate that may own a cell of `wanted`: all that do are among them.
-  /// Where `fixed[d]` is set, only coordinates with that value in mesh dim d are visited. Costs as much as the coordinates
-  /// visited and a binary search; never a walk over the mesh.
+  /// Calls `visit(coordinate, region)` for every coordinate that may own a cell of `wanted`: all that do are among
+  /// them. Where `fixed[d]` is set, only coordinates with that value in mesh dim d are visited. Costs as much as the
+  /// coordinates visited and a binary search; never a walk over the mesh.
   using Visit = std::function<void(const Dims& coordinate, const Region& region)>;
   void for_each_owner(const Region& wanted, const std::vector<std::optional<int64_t>>& fixed, const Visit& visit) const;
 
-  /// True if each rank owns under `finer` a part of what it owns here, whatever the rank: decided from the splits, so true
-  /// on every rank alike. Both lie on the same mesh. (It may be false for coarse shapes where it happens to hold.)
+  /// True if each rank owns under `finer` a part of what it owns here, whatever the rank: decided from the splits, so
+  /// true on every rank alike. Both lie on the same mesh. (It may be false for coarse shapes where it happens to hold.)
   bool is_refined_by(const Distribution& finer) const;
 
   friend bool operator==(const Distribution& a, const Distribution& b) {

@@ -296,8 +296,9 @@ TEST(Distribution, SplitsWithoutMeaning_Raise) {
       "multiple of it");
   EXPECT_EQ(error({FlatSplit{}, Replicate{}}, {4, -1}),
             "InvalidArgument: global shape (4, -1) has the negative size -1");
-  EXPECT_EQ(error({FlatSplit{}, Replicate{}}, {int64_t{1} << 62, 4}),
-            "InvalidArgument: global shape (4611686018427387904, 4) has a number of elements that does not fit in int64");
+  EXPECT_EQ(
+      error({FlatSplit{}, Replicate{}}, {int64_t{1} << 62, 4}),
+      "InvalidArgument: global shape (4611686018427387904, 4) has a number of elements that does not fit in int64");
 }
 
 TEST(Distribution, ShapeThatALayoutRefuses_Raises) {

@@ -22,8 +22,8 @@ inline Interval intersect(Interval a, Interval b) {
   return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
-/// The part of `whole` with number `index` of `parts`, cut by the Shard rule: chunks of ceil(size / parts), the last ones
-/// smaller or empty. Empty parts lie at the end of `whole`. `index` is in [0, parts).
+/// The part of `whole` with number `index` of `parts`, cut by the Shard rule: chunks of ceil(size / parts), the last
+/// ones smaller or empty. Empty parts lie at the end of `whole`. `index` is in [0, parts).
 inline Interval chunk_of(Interval whole, int64_t parts, int64_t index) {
   const int64_t chunk = whole.size() / parts + (whole.size() % parts != 0 ? 1 : 0);
   // index * chunk < size + parts, and no later sum exceeds whole.end: a tensor dim near 2^63 does not overflow.

@@ -8,7 +8,8 @@ namespace {
 
 /// The largest block that starts at cell `begin`, is contiguous in row-major order and ends at or before `end`.
 IntervalBox first_block(const Dims& shape, const Dims& strides, Interval rest) {
-  // Find the outermost dim whose sub-blocks (cells of strides[dim] elements) both start at `begin` and fit at least once.
+  // Find the outermost dim whose sub-blocks (cells of strides[dim] elements) both start at `begin` and fit at least
+  // once.
   size_t dim = 0;
   while (dim + 1 < shape.size() && (rest.begin % strides[dim] != 0 || rest.size() < strides[dim])) ++dim;
   Box box{Dims(shape.size(), 0), shape};

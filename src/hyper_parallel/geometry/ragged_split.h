@@ -17,7 +17,8 @@ namespace hyper_parallel {
 
 class RaggedSplit {
  public:
-  /// Throws kInvalidArgument: more dims than the shape has, prefix cells that the units' sum does not divide, an overflow.
+  /// Throws kInvalidArgument: more dims than the shape has, prefix cells that the units' sum does not divide, an
+  /// overflow.
   RaggedSplit(const RaggedShard& placement, std::span<const int64_t> shape);
 
   const RaggedShard& placement() const { return placement_; }

@@ -20,8 +20,8 @@ StridedView local_view(const Box& box, const Region& region) {
   return collapsed_view(offset, box.sizes, strides);
 }
 
-/// True if the cells of `box` follow one another in a tensor of `shape`: only dims of size 1 stand before the dim that the
-/// box cuts, and only whole dims behind it.
+/// True if the cells of `box` follow one another in a tensor of `shape`: only dims of size 1 stand before the dim that
+/// the box cuts, and only whole dims behind it.
 bool is_run(const Box& box, const Dims& shape) {
   const size_t ndim = shape.size();
   size_t cut = 0;

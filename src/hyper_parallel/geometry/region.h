@@ -8,7 +8,8 @@
 //   RaggedShard              a run of the whole tensor:            box == the tensor
 //   an even cut of a block   a run of the block                    (made by the planner, see distribution.h)
 //
-// Local storage holds the region's cells in that order, contiguously: element i of it is cell flat.begin + i of the box.
+// Local storage holds the region's cells in that order, contiguously: element i of it is cell flat.begin + i of the
+// box.
 
 #include <optional>
 #include <vector>
@@ -32,8 +33,8 @@ struct Region {
 /// The region of a whole box.
 Region region_of(Box box);
 
-/// The region's run in the row-major order of a tensor of `shape`, if it is one: always for ragged shares, for boxes that
-/// cut the outermost dim alone, and for empty regions ([0, 0)).
+/// The region's run in the row-major order of a tensor of `shape`, if it is one: always for ragged shares, for boxes
+/// that cut the outermost dim alone, and for empty regions ([0, 0)).
 std::optional<Interval> flat_run(const Region& region, const Dims& shape);
 
 /// The smallest run of the row-major order of a tensor of `shape` that holds the region; [0, 0) for an empty one.
@@ -46,9 +47,9 @@ Box bounding_box(const Region& region);
 /// The region as disjoint boxes of tensor coordinates, in the order of its local storage.
 std::vector<Box> region_boxes(const Region& region);
 
-/// The cells that both regions hold, as pieces in a fixed order that depends on (a, b) alone: the place of each in the local
-/// storage of `a` and of `b`. Both sides of a message compute the same list, and it is the one intersection engine of
-/// redistribution and checkpoint. `shape` is the tensor's.
+/// The cells that both regions hold, as pieces in a fixed order that depends on (a, b) alone: the place of each in the
+/// local storage of `a` and of `b`. Both sides of a message compute the same list, and it is the one intersection
+/// engine of redistribution and checkpoint. `shape` is the tensor's.
 struct Piece {
   StridedView in_a;
   StridedView in_b;

@@ -8,8 +8,8 @@
 
 namespace hyper_parallel {
 
-/// Cell x lies at offset + sum(x[d] * strides[d]), 0 <= x[d] < sizes[d]. Kept in its smallest form: dims of size 1 are left
-/// out and dims that continue one another are one, so a contiguous view has sizes (n,) and strides (1,).
+/// Cell x lies at offset + sum(x[d] * strides[d]), 0 <= x[d] < sizes[d]. Kept in its smallest form: dims of size 1 are
+/// left out and dims that continue one another are one, so a contiguous view has sizes (n,) and strides (1,).
 struct StridedView {
   int64_t offset = 0;
   Dims sizes;

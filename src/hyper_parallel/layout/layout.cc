@@ -29,9 +29,9 @@ std::optional<RaggedShardInfo> checked_ragged(const DeviceMesh& mesh, const std:
   }
   if (!found) return found;
   for (size_t dim = 0; dim < placements.size(); ++dim) {
-    HP_CHECK(std::cmp_equal(dim, found->mesh_dim) || may_stand_beside(placements[dim]), kInvalidArgument,
-             "placements ", short_text(placements), " have ", to_string(placements[dim]), " on mesh dim '",
-             dim_name(mesh, dim), "' but beside RaggedShard every other mesh dim must be Replicate()");
+    HP_CHECK(std::cmp_equal(dim, found->mesh_dim) || may_stand_beside(placements[dim]), kInvalidArgument, "placements ",
+             short_text(placements), " have ", to_string(placements[dim]), " on mesh dim '", dim_name(mesh, dim),
+             "' but beside RaggedShard every other mesh dim must be Replicate()");
   }
   return found;
 }
@@ -51,8 +51,8 @@ Layout Layout::with_partial_beside_ragged(DeviceMesh mesh, std::vector<Placement
 }
 
 Layout::Layout(DeviceMesh mesh, std::vector<Placement> placements, Beside beside_ragged) {
-  HP_CHECK(std::cmp_equal(placements.size(), mesh.ndim()), kInvalidArgument, "placements ", short_text(placements), " are ",
-           placements.size(), " but the mesh has ", mesh.ndim(), " dims ", tuple_text(mesh.names()));
+  HP_CHECK(std::cmp_equal(placements.size(), mesh.ndim()), kInvalidArgument, "placements ", short_text(placements),
+           " are ", placements.size(), " but the mesh has ", mesh.ndim(), " dims ", tuple_text(mesh.names()));
   auto data = std::make_shared<Data>(Data{std::move(mesh), std::move(placements), std::nullopt});
   data->ragged = checked_ragged(data->mesh, data->placements, [&](const Placement& placement) {
     return is_replicate(placement) || (beside_ragged == Beside::kReplicateOrPartial && is_partial(placement));
@@ -78,7 +78,9 @@ std::vector<Placement> Layout::normal_placements() const {
 
 bool Layout::has_partial() const { return std::ranges::any_of(placements(), is_partial); }
 
-Layout Layout::with_placements(std::vector<Placement> placements) const { return Layout(mesh(), std::move(placements)); }
+Layout Layout::with_placements(std::vector<Placement> placements) const {
+  return Layout(mesh(), std::move(placements));
+}
 
 Layout Layout::folded(int64_t ndim) const {
   if (data_->folded && data_->last_dim < ndim) return *this;

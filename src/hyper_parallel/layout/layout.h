@@ -33,8 +33,8 @@ class Layout {
   /// Throws kInvalidArgument where an invariant above does not hold.
   Layout(DeviceMesh mesh, std::vector<Placement> placements);
 
-  /// A layout that may have Partial beside RaggedShard, which no user may ask for: how the summed gradients of a ragged tensor with
-  /// replicas lie before they are reduced. Throws for every other broken invariant.
+  /// A layout that may have Partial beside RaggedShard, which no user may ask for: how the summed gradients of a ragged
+  /// tensor with replicas lie before they are reduced. Throws for every other broken invariant.
   static Layout with_partial_beside_ragged(DeviceMesh mesh, std::vector<Placement> placements);
 
   const DeviceMesh& mesh() const { return data_->mesh; }
@@ -63,7 +63,7 @@ class Layout {
     DeviceMesh mesh;
     std::vector<Placement> placements;
     std::optional<RaggedShardInfo> ragged;
-    bool folded = false;  // no negative Shard dim
+    bool folded = false;    // no negative Shard dim
     int64_t last_dim = -1;  // the greatest tensor dim that a placement names
     size_t hash = 0;
   };
@@ -82,12 +82,13 @@ Layout parse_layout(std::string_view text);
 /// Throws kInvalidArgument for a negative size or more elements than int64 counts.
 void check_global_shape(std::span<const int64_t> shape);
 
-/// How many cells of the leading dims make one unit: prod(shape[:k]) / sum(units) for k dims. Throws kInvalidArgument for dims beyond
-/// the tensor's rank and cells that the units' sum does not divide (also where the suffix is empty).
+/// How many cells of the leading dims make one unit: prod(shape[:k]) / sum(units) for k dims. Throws kInvalidArgument
+/// for dims beyond the tensor's rank and cells that the units' sum does not divide (also where the suffix is empty).
 int64_t cells_per_unit(const RaggedShard& ragged, std::span<const int64_t> shape);
 
 /// Throws unless a tensor of `shape` can lie so: as `check_global_shape`, kInvalidArgument for ragged dims beyond the
-/// tensor's rank or prefix cells that the units' sum does not divide (also where the suffix is empty), kOutOfRange for a Shard dim.
+/// tensor's rank or prefix cells that the units' sum does not divide (also where the suffix is empty), kOutOfRange for
+/// a Shard dim.
 void check_shape(const Layout& layout, std::span<const int64_t> shape);
 
 }  // namespace hyper_parallel

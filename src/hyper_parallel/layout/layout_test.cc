@@ -193,8 +193,9 @@ TEST(CheckShape, NegativeSize_Raises) {
 }
 
 TEST(CheckShape, MoreElementsThanInt64_Raises) {
-  EXPECT_EQ(shape_error(Layout(dp(2), {Replicate{}}), {int64_t{1} << 62, 4}),
-            "InvalidArgument: global shape (4611686018427387904, 4) has a number of elements that does not fit in int64");
+  EXPECT_EQ(
+      shape_error(Layout(dp(2), {Replicate{}}), {int64_t{1} << 62, 4}),
+      "InvalidArgument: global shape (4611686018427387904, 4) has a number of elements that does not fit in int64");
 }
 
 TEST(CheckShape, HugeDimsWithoutElements_Fit) {

@@ -19,8 +19,8 @@ void place_shards(const TensorMap& map, std::vector<Placement>& placements) {
   for (size_t tensor_dim = 0; tensor_dim < map.entries.size(); ++tensor_dim) {
     const auto& axes = map.entries[tensor_dim];
     for (size_t i = 0; i < axes.size(); ++i) {
-      HP_CHECK(axes[i] >= 0 && axes[i] < mesh_ndim, kInvalidArgument, "tensor_map ", to_string(map), " names axis ", axes[i],
-               " but the mesh has ", mesh_ndim, " dims");
+      HP_CHECK(axes[i] >= 0 && axes[i] < mesh_ndim, kInvalidArgument, "tensor_map ", to_string(map), " names axis ",
+               axes[i], " but the mesh has ", mesh_ndim, " dims");
       Placement& placement = placements[static_cast<size_t>(mesh_ndim - 1 - axes[i])];
       HP_CHECK(is_replicate(placement), kInvalidArgument, "tensor_map ", to_string(map), " uses axis ", axes[i],
                " which already is ", to_string(placement));
@@ -63,8 +63,8 @@ Layout tensor_map_to_placement(const DeviceMesh& mesh, const TensorMap& map) {
     if (map.partial[mesh_dim]) placements[mesh_dim] = Partial(*map.partial[mesh_dim]);
   }
   if (map.ragged) {
-    HP_CHECK(map.ragged->mesh_dim >= 0 && map.ragged->mesh_dim < mesh.ndim(), kInvalidArgument, "tensor_map is ragged on mesh dim ",
-             map.ragged->mesh_dim, " but the mesh has ", mesh.ndim(), " dims");
+    HP_CHECK(map.ragged->mesh_dim >= 0 && map.ragged->mesh_dim < mesh.ndim(), kInvalidArgument,
+             "tensor_map is ragged on mesh dim ", map.ragged->mesh_dim, " but the mesh has ", mesh.ndim(), " dims");
     Placement& placement = placements[static_cast<size_t>(map.ragged->mesh_dim)];
     HP_CHECK(is_replicate(placement), kInvalidArgument, "tensor_map is ragged on mesh dim ", map.ragged->mesh_dim,
              " which already is ", to_string(placement));

@@ -21,9 +21,9 @@
 namespace hyper_parallel {
 
 struct TensorMap {
-  std::vector<std::vector<int64_t>> entries;      // per tensor dim, the axes that split it
-  std::vector<std::optional<ReduceOp>> partial;   // per mesh dim (outermost first), the pending reduction
-  std::optional<RaggedShardInfo> ragged;          // put back on its mesh dim
+  std::vector<std::vector<int64_t>> entries;     // per tensor dim, the axes that split it
+  std::vector<std::optional<ReduceOp>> partial;  // per mesh dim (outermost first), the pending reduction
+  std::optional<RaggedShardInfo> ragged;         // put back on its mesh dim
 
   friend bool operator==(const TensorMap&, const TensorMap&) = default;
 };
@@ -31,12 +31,12 @@ struct TensorMap {
 /// "(1, 0, -1)", "((1, 0), -1)".
 std::string to_string(const TensorMap& map);
 
-/// The map of `layout` for a tensor of `ndim` dims. Works on the layout's normal view, so a ragged mesh dim never shows as
-/// an ordinary shard. Throws as `Layout::folded`.
+/// The map of `layout` for a tensor of `ndim` dims. Works on the layout's normal view, so a ragged mesh dim never shows
+/// as an ordinary shard. Throws as `Layout::folded`.
 TensorMap placement_to_tensor_map(const Layout& layout, int64_t ndim);
 
-/// The reverse. Throws kInvalidArgument for an axis outside the mesh, one that stands twice or is Partial or ragged at the
-/// same time, and kUnimplemented for a tuple that is not outermost first (no list of placements says that).
+/// The reverse. Throws kInvalidArgument for an axis outside the mesh, one that stands twice or is Partial or ragged at
+/// the same time, and kUnimplemented for a tuple that is not outermost first (no list of placements says that).
 Layout tensor_map_to_placement(const DeviceMesh& mesh, const TensorMap& map);
 
 }  // namespace hyper_parallel

@@ -24,7 +24,8 @@ std::vector<int64_t> first_ranks(int64_t count) {
 int64_t checked_mesh_size(const std::vector<int64_t>& shape) {
   HP_CHECK(!shape.empty(), kInvalidArgument, "DeviceMesh shape is () but a mesh has at least one dim");
   for (const int64_t size : shape) {
-    HP_CHECK(size >= 1, kInvalidArgument, "DeviceMesh shape is ", tuple_text(shape), " but every dim must be at least 1");
+    HP_CHECK(size >= 1, kInvalidArgument, "DeviceMesh shape is ", tuple_text(shape),
+             " but every dim must be at least 1");
   }
   const int64_t size = checked_product(shape);
   HP_CHECK(size <= kMaxRanks, kInvalidArgument, "DeviceMesh shape is ", tuple_text(shape), " but a mesh has at most ",
@@ -42,8 +43,8 @@ std::vector<std::string> checked_names(std::vector<std::string> names, size_t nd
   if (names.empty()) {
     for (size_t dim = 0; dim < ndim; ++dim) names.push_back(str_cat("dim_", dim));
   }
-  HP_CHECK(names.size() == ndim, kInvalidArgument, "DeviceMesh has ", names.size(), " names ", tuple_text(names), " but ",
-           ndim, " dims");
+  HP_CHECK(names.size() == ndim, kInvalidArgument, "DeviceMesh has ", names.size(), " names ", tuple_text(names),
+           " but ", ndim, " dims");
   for (const std::string& name : names) {
     HP_CHECK(is_identifier(name), kInvalidArgument, "DeviceMesh name '", name,
              "' must be made of letters, digits and underscores");
@@ -162,7 +163,8 @@ DeviceMesh DeviceMesh::flatten(std::string name) const {
 
 bool DeviceMesh::same_ranks(const DeviceMesh& other) const {
   if (data_ == other.data_ || data_->ranks == other.data_->ranks) return true;
-  return size() == other.size() && std::ranges::all_of(data_->ranks, [&](int64_t rank) { return other.contains(rank); });
+  return size() == other.size() &&
+         std::ranges::all_of(data_->ranks, [&](int64_t rank) { return other.contains(rank); });
 }
 
 bool operator==(const DeviceMesh& a, const DeviceMesh& b) {

@@ -4,8 +4,8 @@
 //
 // A *rank* is a process's number in the job. A *coordinate* is a position in the mesh; positions are row-major over the
 // mesh's rank list. The rank list may hold any of the job's ranks, once each and in any order: coordinates and groups
-// follow it, never the sorted ranks. The *group* of a mesh dim at a coordinate are the ranks that differ from it in that
-// dim alone, in mesh order.
+// follow it, never the sorted ranks. The *group* of a mesh dim at a coordinate are the ranks that differ from it in
+// that dim alone, in mesh order.
 //
 // Two meshes are equal only if shape, names and the whole rank list are. A mesh is immutable and cheap to copy.
 
@@ -24,8 +24,8 @@ namespace hyper_parallel {
 class DeviceMesh {
  public:
   /// A mesh over ranks 0 .. prod(shape) - 1. Empty `names` become "dim_0", "dim_1", ...
-  /// Throws kInvalidArgument: no dim, a size < 1, more than 2^24 ranks, names that are not as many as dims, not unique or
-  /// not made of letters, digits and underscores.
+  /// Throws kInvalidArgument: no dim, a size < 1, more than 2^24 ranks, names that are not as many as dims, not unique
+  /// or not made of letters, digits and underscores.
   explicit DeviceMesh(std::vector<int64_t> shape, std::vector<std::string> names = {});
 
   /// A mesh over `ranks`, row-major. Throws kInvalidArgument as above and where the ranks are not prod(shape) different
@@ -58,9 +58,9 @@ class DeviceMesh {
   /// [0, ndim) and kInvalidArgument if the mesh does not hold the rank.
   std::vector<int64_t> group(int64_t dim, int64_t rank) const;
 
-  /// The mesh of the dims `names`, in the order given, through `rank`. Throws kInvalidArgument for no name, an unknown or
-  /// repeated one, or a rank outside the mesh.
-  /// Example: DeviceMesh({2, 2}, {"dp", "tp"}).sub_mesh({"tp"}, 3) == DeviceMesh({2}, {"tp"}, {2, 3}).
+  /// The mesh of the dims `names`, in the order given, through `rank`. Throws kInvalidArgument for no name, an unknown
+  /// or repeated one, or a rank outside the mesh. Example: DeviceMesh({2, 2}, {"dp", "tp"}).sub_mesh({"tp"}, 3) ==
+  /// DeviceMesh({2}, {"tp"}, {2, 3}).
   DeviceMesh sub_mesh(const std::vector<std::string>& names, int64_t rank) const;
 
   /// The 1-D mesh over the same rank list; an empty `name` joins the names with '_' ("dp_tp").

@@ -1,7 +1,7 @@
 #pragma once
 
-// The ragged placement that gives one rank everything: how a source rank holds a tensor before it is scattered, and how a single
-// row of a sharded tensor lies.
+// The ragged placement that gives one rank everything: how a source rank holds a tensor before it is scattered, and how
+// a single row of a sharded tensor lies.
 
 #include <cstdint>
 

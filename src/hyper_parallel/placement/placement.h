@@ -3,8 +3,8 @@
 // Placements: how a tensor lies along one mesh dim.
 //
 //   Replicate                     every rank holds all of it
-//   Shard(d)                      tensor dim d in chunks of ceil(n / p) rows: the first ranks get a full chunk, the last
-//                                 fewer or none (5 rows over 4 ranks: 2, 2, 1, 0)
+//   Shard(d)                      tensor dim d in chunks of ceil(n / p) rows: the first ranks get a full chunk,
+//                                 the last fewer or none (5 rows over 4 ranks: 2, 2, 1, 0)
 //   Partial(op)                   every rank holds a share; the value is their reduction (sum, avg, max, min)
 //   RaggedShard(dims, units)      rank r holds a contiguous run of the row-major tensor, as long as units[r] says
 //
@@ -45,8 +45,8 @@ struct Partial {
   ReduceOp op;
 };
 
-/// An uneven, possibly empty, contiguous share per rank. `dims` are the leading tensor dims (0, .., k - 1) whose cells are
-/// dealt out in row-major order, `local_units[r]` is rank r's relative share. What the units mean for a shape is
+/// An uneven, possibly empty, contiguous share per rank. `dims` are the leading tensor dims (0, .., k - 1) whose cells
+/// are dealt out in row-major order, `local_units[r]` is rank r's relative share. What the units mean for a shape is
 /// geometry's matter (`geometry/ragged_split.h`). Immutable and cheap to copy: meshes have up to 100 000 ranks.
 class RaggedShard {
  public:

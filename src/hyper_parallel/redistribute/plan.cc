@@ -22,7 +22,9 @@ std::string_view pattern_name(MovePattern pattern) {
   raise(ErrorCode::kInternal, "unknown move pattern");
 }
 
-std::string mesh_text(const DeviceMesh& mesh) { return str_cat(tuple_text(mesh.shape()), " ", tuple_text(mesh.names())); }
+std::string mesh_text(const DeviceMesh& mesh) {
+  return str_cat(tuple_text(mesh.shape()), " ", tuple_text(mesh.names()));
+}
 
 }  // namespace
 

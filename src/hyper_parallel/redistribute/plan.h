@@ -4,15 +4,15 @@
 //
 // A plan is a short list of steps, each from one Distribution of the tensor to the next. There are two kinds of step:
 //
-//   Move      every rank comes to own `to`, taking each cell it does not hold from one fixed holder under `from`. The holder
-//             shares the receiver's coordinate on every mesh dim that does not split `from`, so senders are a fixed
-//             function of the mesh and a cell that the receiver holds is never sent.
+//   Move      every rank comes to own `to`, taking each cell it does not hold from one fixed holder under `from`.
+//             The holder shares the receiver's coordinate on every mesh dim that does not split `from`, so senders are
+//             a fixed function of the mesh and a cell that the receiver holds is never sent.
 //   Reduce    the Partial mesh dims `mesh_dims` are resolved: of each cell that a rank owns under `to` it takes the
-//             share of every member of its group and combines these in mesh order. Each cell is combined on one rank, so
-//             replicas are bit-equal.
+//             share of every member of its group and combines these in mesh order. Each cell is combined on one rank,
+//             so replicas are bit-equal.
 //
-// A plan follows from (source, target, shape) alone: equal inputs give equal plans on every rank. `rank_plan.h` says what a
-// step means for one rank, `traffic.h` what a plan costs.
+// A plan follows from (source, target, shape) alone: equal inputs give equal plans on every rank. `rank_plan.h` says
+// what a step means for one rank, `traffic.h` what a plan costs.
 
 #include <string>
 #include <variant>

@@ -1,6 +1,7 @@
 #pragma once
 
-// PlanCache: rank plans already made, keyed by the whole value (both layouts, shape, rank), bounded, least recently used out first.
+// PlanCache: rank plans already made, keyed by the whole value (both layouts, shape, rank), bounded, least recently
+// used out first.
 
 #include <cstdint>
 #include <list>
@@ -17,8 +18,8 @@ class PlanCache {
   /// Keeps at most `capacity` plans; 0 keeps none, and every call plans anew.
   explicit PlanCache(size_t capacity) : capacity_(capacity) {}
 
-  /// The plan from `source` to `target` for a tensor of `shape`, as `rank` runs it. Throws as `plan_redistribution`, and keeps
-  /// nothing then. Safe to call from several threads.
+  /// The plan from `source` to `target` for a tensor of `shape`, as `rank` runs it. Throws as `plan_redistribution`,
+  /// and keeps nothing then. Safe to call from several threads.
   std::shared_ptr<const RankPlan> get(const Layout& source, const Layout& target, const Dims& shape, int64_t rank);
 
   size_t size() const;

@@ -84,8 +84,9 @@ bool can_stand_together(const std::vector<DimSplit>& splits) {
   return ragged == 0 || (ragged == 1 && count(std::type_identity<Shard>{}) == 0);
 }
 
-/// One way to spread a reduction over the ranks that take part. `reduced` replaces the pending dims (nothing: what the target
-/// has there, or FlatSplit where the target does not split), `replicas` says whether Replicate dims already take the target's split.
+/// One way to spread a reduction over the ranks that take part. `reduced` replaces the pending dims (nothing: what the
+/// target has there, or FlatSplit where the target does not split), `replicas` says whether Replicate dims already take
+/// the target's split.
 struct Spread {
   std::optional<DimSplit> reduced;
   enum class Replicas { kKeep, kSlice } replicas;
@@ -108,10 +109,13 @@ std::optional<Distribution> reduced_to(const Distribution& state, const Distribu
   for (size_t dim = 0; dim < changed.size(); ++dim) {
     const bool target_splits = same_mesh(state, target) && splits(target.dim_splits()[dim]);
     if (std::ranges::find(dims, static_cast<int64_t>(dim)) != dims.end()) {
-      changed[dim] = spread.reduced ? *spread.reduced : target_splits ? target.dim_splits()[dim] : DimSplit(FlatSplit{});
+      changed[dim] = spread.reduced  ? *spread.reduced
+                     : target_splits ? target.dim_splits()[dim]
+                                     : DimSplit(FlatSplit{});
     } else if (std::holds_alternative<Replicate>(changed[dim]) && target_splits &&
                spread.replicas == Spread::Replicas::kSlice &&
-               !std::holds_alternative<FlatSplit>(target.dim_splits()[dim])) {  // a flat cut here would be outside later ones
+               !std::holds_alternative<FlatSplit>(
+                   target.dim_splits()[dim])) {  // a flat cut here would be outside later ones
       changed[dim] = target.dim_splits()[dim];
     }
   }
@@ -142,8 +146,8 @@ void append_move(Plan& plan, const Distribution& state, const Distribution& targ
   plan.steps.push_back({Move{pattern}, state, target});
 }
 
-/// The reduction of `dims` after which the least is received in all, by it and by the Move to the target; then the fewest rounds,
-/// then the least on the busiest rank, then the first.
+/// The reduction of `dims` after which the least is received in all, by it and by the Move to the target; then the
+/// fewest rounds, then the least on the busiest rank, then the first.
 Step best_reduce(const Distribution& state, const Distribution& target, const std::vector<int64_t>& dims) {
   const ReduceOp op = partial_on(state, static_cast<size_t>(dims.front()))->op;
   std::optional<Step> best;

@@ -8,16 +8,18 @@ namespace hyper_parallel {
 
 /// The plan that takes a tensor of `shape` from `source` to `target`.
 ///
-/// Without Partial it is at most one Move, which receives exactly the cells that a rank needs and does not hold. A Partial is
-/// first sliced to what the target still needs (local), then reduced onto the ranks for which the bytes received by that and
-/// by the Move behind it are fewest, then moved. Partial dims of unlike ops are reduced innermost first.
+/// Without Partial it is at most one Move, which receives exactly the cells that a rank needs and does not hold. A
+/// Partial is first sliced to what the target still needs (local), then reduced onto the ranks for which the bytes
+/// received by that and by the Move behind it are fewest, then moved. Partial dims of unlike ops are reduced innermost
+/// first.
 ///
-/// Throws kInvalidArgument: a layout that does not fit `shape`; a Partial in the target that is not the same Partial in the
-/// source; meshes over different sets of ranks; different meshes where a layout is ragged; a pending reduction that an outer
-/// one of another op would have to overtake. kOutOfRange: a Shard dim beyond the shape.
+/// Throws kInvalidArgument: a layout that does not fit `shape`; a Partial in the target that is not the same Partial in
+/// the source; meshes over different sets of ranks; different meshes where a layout is ragged; a pending reduction that
+/// an outer one of another op would have to overtake. kOutOfRange: a Shard dim beyond the shape.
 Plan plan_redistribution(const Layout& source, const Layout& target, const Dims& shape);
 
-/// The same between distributions that no user may ask for (a scatter from one holder, the gradient of a ragged replica).
+/// The same between distributions that no user may ask for (a scatter from one holder, the gradient of a ragged
+/// replica).
 Plan plan_distribution(const Distribution& source, const Distribution& target);
 
 }  // namespace hyper_parallel

@@ -10,7 +10,8 @@ namespace {
 
 using Fixed = std::vector<std::optional<int64_t>>;
 
-/// The mesh dims that do not split `from`, each fixed to the value of `coordinate`: there a sender shares it with its receiver.
+/// The mesh dims that do not split `from`, each fixed to the value of `coordinate`: there a sender shares it with its
+/// receiver.
 Fixed shared_dims(const Distribution& from, const Dims& coordinate) {
   Fixed fixed(coordinate.size());
   for (size_t dim = 0; dim < coordinate.size(); ++dim) {
@@ -166,8 +167,8 @@ std::string to_string(const RankStep& step) {
     out << "keep " << copy.from.numel() << " elements " << to_string(copy.from) << " -> " << to_string(copy.to) << "\n";
   }
   if (step.combine) {
-    out << "combine by " << to_string(step.combine->op) << " in the order of ranks " << tuple_text(step.combine->sources)
-        << "\n";
+    out << "combine by " << to_string(step.combine->op) << " in the order of ranks "
+        << tuple_text(step.combine->sources) << "\n";
   }
   return std::move(out).str();
 }

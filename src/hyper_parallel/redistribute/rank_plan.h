@@ -2,8 +2,9 @@
 
 // RankPlan: a plan as one rank runs it. Everything that the executor needs and nothing that it could decide.
 //
-// A rank's storage is flat: `StridedView`s count elements in the local buffer of the step's source or target. Between two
-// ranks goes at most one message a step: its pieces end to end, in the same order on both sides, none of them empty.
+// A rank's storage is flat: `StridedView`s count elements in the local buffer of the step's source or target. Between
+// two ranks goes at most one message a step: its pieces end to end, in the same order on both sides, none of them
+// empty.
 
 #include <optional>
 #include <vector>
@@ -33,8 +34,8 @@ struct Transfer {
 /// How a Reduce combines: own share and received messages, in the order of `sources`.
 struct Combine {
   ReduceOp op;
-  int64_t group_size = 0;          // the divisor of an avg
-  std::vector<int64_t> sources;    // global ranks in mesh order, this rank among them
+  int64_t group_size = 0;        // the divisor of an avg
+  std::vector<int64_t> sources;  // global ranks in mesh order, this rank among them
   friend bool operator==(const Combine&, const Combine&) = default;
 };
 
@@ -57,7 +58,8 @@ struct RankPlan {
 /// What `rank` does in one step; the rank lies in the step's meshes. O(messages of this rank), not O(ranks).
 RankStep rank_step(const Step& step, int64_t rank);
 
-/// All steps of `plan` for `rank`, and the shape of its target. A rank outside the mesh has no step and a local shape of (0,).
+/// All steps of `plan` for `rank`, and the shape of its target. A rank outside the mesh has no step and a local shape
+/// of (0,).
 RankPlan rank_plan(const Plan& plan, int64_t rank);
 
 /// The sparse splits of a step as text, a line for each message: "send to 3: 24 elements [0:24]".

@@ -16,9 +16,7 @@ int64_t received(const Step& step, int64_t rank) {
                           const Region source = step.from.owned(*step.from.mesh().coordinate(rank));
                           return target.numel() - overlap_numel(source, target, step.from.shape());
                         },
-                        [&](const Reduce& reduce) {
-                          return checked_mul(target.numel(), shares_of(step, reduce) - 1);
-                        },
+                        [&](const Reduce& reduce) { return checked_mul(target.numel(), shares_of(step, reduce) - 1); },
                     },
                     step.action);
 }
@@ -36,7 +34,8 @@ int64_t pending_shares(const Plan& plan) {
 int64_t kept_shares(const Distribution& target) {
   int64_t shares = 1;
   for (int64_t dim = 0; dim < target.mesh().ndim(); ++dim) {
-    if (std::holds_alternative<Partial>(target.dim_splits()[static_cast<size_t>(dim)])) shares *= target.mesh().size(dim);
+    if (std::holds_alternative<Partial>(target.dim_splits()[static_cast<size_t>(dim)]))
+      shares *= target.mesh().size(dim);
   }
   return shares;
 }
@@ -102,7 +101,8 @@ int64_t total_lower_bound(const Plan& plan) {
     total = checked_mul(cells, shares - 2);
   }
   for (const int64_t rank : plan.source.mesh().ranks()) {
-    const int64_t own = shares > 1 ? plan.target.owned(*plan.target.mesh().coordinate(rank)).numel() : missing(plan, rank);
+    const int64_t own =
+        shares > 1 ? plan.target.owned(*plan.target.mesh().coordinate(rank)).numel() : missing(plan, rank);
     total = checked_add(total, own);
   }
   return total;

@@ -52,8 +52,7 @@ double combined(ReduceOp op, double a, double b) {
 /// A target buffer that knows how often each cell was written.
 class Target {
  public:
-  explicit Target(int64_t numel)
-      : values_(static_cast<size_t>(numel)), writes_(static_cast<size_t>(numel)) {}
+  explicit Target(int64_t numel) : values_(static_cast<size_t>(numel)), writes_(static_cast<size_t>(numel)) {}
 
   void write(const std::vector<StridedView>& pieces, const Buffer& message, std::optional<ReduceOp> op) {
     size_t next = 0;
@@ -155,14 +154,15 @@ Shares run_step(const Step& step, const Shares& source) {
   return target;
 }
 
-/// What a rank at `coordinate` adds to hold a share of `value`: the first member of each Partial group holds it, scaled for avg,
-/// the others hold what does not count.
+/// What a rank at `coordinate` adds to hold a share of `value`: the first member of each Partial group holds it, scaled
+/// for avg, the others hold what does not count.
 double share_of(const Distribution& distribution, const Dims& coordinate, double value) {
   for (size_t dim = distribution.dim_splits().size(); dim-- > 0;) {
     const auto* partial = std::get_if<Partial>(&distribution.dim_splits()[dim]);
     if (partial == nullptr || partial->op == ReduceOp::kMax || partial->op == ReduceOp::kMin) continue;
     if (coordinate[dim] != 0) return 0;
-    if (partial->op == ReduceOp::kAvg) value *= static_cast<double>(distribution.mesh().size(static_cast<int64_t>(dim)));
+    if (partial->op == ReduceOp::kAvg)
+      value *= static_cast<double>(distribution.mesh().size(static_cast<int64_t>(dim)));
   }
   return value;
 }

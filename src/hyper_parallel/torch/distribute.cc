@@ -23,12 +23,12 @@ std::vector<DimSplit> replicated(int64_t mesh_ndim) {
 }
 
 void check_source(int64_t source, int64_t size, const std::string& name) {
-  HP_CHECK(source >= 0 && source < size, kOutOfRange, "distribute: source ", source, " is out of range for mesh dim '", name,
-           "' of size ", size, "; it counts inside the group");
+  HP_CHECK(source >= 0 && source < size, kOutOfRange, "distribute: source ", source, " is out of range for mesh dim '",
+           name, "' of size ", size, "; it counts inside the group");
 }
 
-/// Who holds the values before they are spread, as a distribution: the one holder along the ragged mesh dim for each coordinate of the others,
-/// or the one holder of all, on the mesh laid flat.
+/// Who holds the values before they are spread, as a distribution: the one holder along the ragged mesh dim for each
+/// coordinate of the others, or the one holder of all, on the mesh laid flat.
 Distribution held_by_source(const Layout& layout, const Dims& shape, int64_t source) {
   const DeviceMesh& mesh = layout.mesh();
   if (layout.is_ragged()) {
@@ -39,7 +39,8 @@ Distribution held_by_source(const Layout& layout, const Dims& shape, int64_t sou
     return Distribution(mesh, std::move(splits), shape);
   }
   Dims coordinate(static_cast<size_t>(mesh.ndim()), source);
-  for (int64_t dim = 0; dim < mesh.ndim(); ++dim) check_source(source, mesh.size(dim), mesh.names()[static_cast<size_t>(dim)]);
+  for (int64_t dim = 0; dim < mesh.ndim(); ++dim)
+    check_source(source, mesh.size(dim), mesh.names()[static_cast<size_t>(dim)]);
   const int64_t holder = *mesh.position(mesh.rank_at(coordinate));
   return Distribution(mesh.flatten(), {one_holder(holder, mesh.size())}, shape);
 }
@@ -77,9 +78,11 @@ DTensor distribute(const at::Tensor& tensor, const MeshCommunicator& mesh, std::
            " hold Partial, but a whole tensor is no share of a pending reduction");
   const Plan plan = spreading_plan(layout, at_least_1d(Dims(shape)), source);
   if (source) {
-    check_mesh_together(mesh, "distribute", [] {}, [&] {
-      return str_cat(describe(layout, shape, tensor.scalar_type(), tensor.requires_grad()), " from ", *source);
-    });
+    check_mesh_together(
+        mesh, "distribute", [] {},
+        [&] {
+          return str_cat(describe(layout, shape, tensor.scalar_type(), tensor.requires_grad()), " from ", *source);
+        });
   }
   const at::NoGradGuard no_grad;
   at::Tensor local = mesh.is_member() ? local_part(tensor.detach(), mesh, plan) : at::empty({0}, tensor.options());

@@ -38,14 +38,16 @@ Layout checked_gradient_layout(const Layout& layout, const std::optional<std::ve
                                int64_t ndim) {
   if (!grad_placements) return leaving_layout(layout);
   HP_CHECK(grad_placements->size() == layout.placements().size(), kInvalidArgument, "grad_placements ",
-           short_text(*grad_placements), " are ", grad_placements->size(), " but the mesh has ", layout.mesh().ndim(), " dims");
+           short_text(*grad_placements), " are ", grad_placements->size(), " but the mesh has ", layout.mesh().ndim(),
+           " dims");
   const Layout gradient = Layout::with_partial_beside_ragged(layout.mesh(), *grad_placements).folded(ndim);
   for (size_t dim = 0; dim < grad_placements->size(); ++dim) {
     const Placement& given = gradient.placements()[dim];
     const Placement& own = layout.placements()[dim];
-    HP_CHECK(may_be_gradient_of(given, own), kInvalidArgument, "grad_placements have ", to_string(given), " on mesh dim '",
-             layout.mesh().names()[dim], "' where the tensor is ", to_string(own),
-             "; the gradient must lie as the tensor, or be Replicate(), Partial(sum) or Partial(avg) where that is whole");
+    HP_CHECK(
+        may_be_gradient_of(given, own), kInvalidArgument, "grad_placements have ", to_string(given), " on mesh dim '",
+        layout.mesh().names()[dim], "' where the tensor is ", to_string(own),
+        "; the gradient must lie as the tensor, or be Replicate(), Partial(sum) or Partial(avg) where that is whole");
   }
   return gradient;
 }
@@ -69,8 +71,9 @@ DTensor DTensor::from_local(const at::Tensor& local, const MeshCommunicator& mes
   const auto check_defined = [&] { HP_CHECK(local.defined(), kType, "from_local: local is undefined"); };
   if (!shape) check_defined();
   const Layout layout(mesh.mesh(), std::move(placements));
-  HP_CHECK(shape || !layout.is_ragged(), kInvalidArgument,
-           "from_local: shape is missing but with RaggedShard the logical shape cannot be told from the flat local tensor");
+  HP_CHECK(
+      shape || !layout.is_ragged(), kInvalidArgument,
+      "from_local: shape is missing but with RaggedShard the logical shape cannot be told from the flat local tensor");
   std::vector<int64_t> global = shape ? *shape : infer_global_shape(local, layout, mesh);
   const Layout folded = layout.folded(static_cast<int64_t>(global.size()));
   check_shape(folded, global);
@@ -107,16 +110,19 @@ DTensor DTensor::redistribute(const DeviceMesh& mesh, std::vector<Placement> pla
 
 DTensor DTensor::redistribute_to(const Layout& target) const {
   if (target == layout_) return *this;
-  const MeshCommunicator onto = target.mesh() == layout_.mesh() ? communicator_ : communicator_.with_mesh(target.mesh());
+  const MeshCommunicator onto =
+      target.mesh() == layout_.mesh() ? communicator_ : communicator_.with_mesh(target.mesh());
   const Dims shape(shape_);
   if (!communicator_.is_member()) {
     plan_redistribution(layout_, target, shape);  // raises here what it raises on the ranks of the mesh
     return DTensor(local_, onto, target, shape_);
   }
   communicator_.plans().get(layout_, target, shape, communicator_.rank());
-  check_mesh_together(communicator_, "redistribute", [] {}, [&] {
-    return str_cat(describe(layout_, shape_, dtype(), requires_grad()), " to ", short_text(target.placements()));
-  });
+  check_mesh_together(
+      communicator_, "redistribute", [] {},
+      [&] {
+        return str_cat(describe(layout_, shape_, dtype(), requires_grad()), " to ", short_text(target.placements()));
+      });
   at::Tensor local = redistribute_local(local_, {layout_, target, gradient_layout(target), shape}, communicator_);
   return DTensor(std::move(local), onto, target, shape_);
 }
@@ -125,8 +131,8 @@ at::Tensor DTensor::full_tensor(const std::optional<std::vector<Placement>>& gra
   const Layout target = all_replicated(layout_.mesh());
   const Layout incoming = checked_gradient_layout(target, grad_placements, ndim());
   if (!communicator_.is_member()) return local_;
-  check_mesh_together(communicator_, "full_tensor", [] {},
-                      [&] { return describe(layout_, shape_, dtype(), requires_grad()); });
+  check_mesh_together(
+      communicator_, "full_tensor", [] {}, [&] { return describe(layout_, shape_, dtype(), requires_grad()); });
   return redistribute_local(local_, {layout_, target, incoming, Dims(shape_)}, communicator_);
 }
 
@@ -156,21 +162,23 @@ at::Scalar DTensor::item() const {
 }
 
 DTensor DTensor::operator[](int64_t index) const {
-  HP_CHECK(ndim() != 1, kUnimplemented, "x[i] of a 1-D DTensor is not supported; redistribute it to Replicate(), or take to_local()");
+  HP_CHECK(ndim() != 1, kUnimplemented,
+           "x[i] of a 1-D DTensor is not supported; redistribute it to Replicate(), or take to_local()");
   HP_CHECK(ndim() > 1, kOutOfRange, "x[i] of a 0-D DTensor: there is no dim to index");
   std::optional<size_t> sharded;
   for (size_t dim = 0; dim < placements().size(); ++dim) {
     if (placements()[dim] == Placement(Shard(0)) && !sharded) {
       sharded = dim;
     } else {
-      HP_CHECK(is_replicate(placements()[dim]), kUnimplemented, "x[i] takes a DTensor with one Shard(0) and Replicate() beside, not ",
-               short_text(placements()), "; redistribute it first");
+      HP_CHECK(is_replicate(placements()[dim]), kUnimplemented,
+               "x[i] takes a DTensor with one Shard(0) and Replicate() beside, not ", short_text(placements()),
+               "; redistribute it first");
     }
   }
-  HP_CHECK(sharded.has_value(), kUnimplemented, "x[i] takes a DTensor with one Shard(0), not ", short_text(placements()),
-           "; take to_local()[i] of a replicated one");
-  HP_CHECK(index >= -shape_[0] && index < shape_[0], kOutOfRange, "x[i]: index ", index, " is out of range for ", shape_[0],
-           " rows");
+  HP_CHECK(sharded.has_value(), kUnimplemented, "x[i] takes a DTensor with one Shard(0), not ",
+           short_text(placements()), "; take to_local()[i] of a replicated one");
+  HP_CHECK(index >= -shape_[0] && index < shape_[0], kOutOfRange, "x[i]: index ", index, " is out of range for ",
+           shape_[0], " rows");
   if (index < 0) index += shape_[0];
   const int64_t mesh_dim = static_cast<int64_t>(*sharded);
   return row_of(index, mesh_dim);
@@ -188,8 +196,8 @@ DTensor DTensor::row_of(int64_t index, int64_t mesh_dim) const {
   // Elsewhere a view of no rows, so that errors and gradients are those of the owner.
   const at::Tensor row = owns ? local_.select(0, index - owner * ceil_div(shape_[0], ranks)) : local_.narrow(0, 0, 0);
   const auto check_contiguous = [&] {
-    HP_CHECK(row.is_contiguous(), kInvalidArgument, "x[i]: the rows of this rank's local tensor are not contiguous, strides ",
-             tuple_text(local_.strides()));
+    HP_CHECK(row.is_contiguous(), kInvalidArgument,
+             "x[i]: the rows of this rank's local tensor are not contiguous, strides ", tuple_text(local_.strides()));
   };
   check_mesh_together(communicator_, "x[i]", check_contiguous,
                       [&] { return str_cat(index, " of ", describe(layout_, shape_, dtype(), requires_grad())); });
@@ -199,8 +207,9 @@ DTensor DTensor::row_of(int64_t index, int64_t mesh_dim) const {
 std::string to_string(const DTensor& tensor) {
   std::vector<std::string> names;
   for (const std::string& name : tensor.layout().mesh().names()) names.push_back(str_cat("'", name, "'"));
-  return str_cat("DTensor(shape=", tuple_text(tensor.shape()), ", dtype=", c10::toString(tensor.dtype()), ", placements=",
-                 short_text(tensor.placements()), ", mesh=", tuple_text(names), ", local=", tuple_text(tensor.local().sizes()), ")");
+  return str_cat("DTensor(shape=", tuple_text(tensor.shape()), ", dtype=", c10::toString(tensor.dtype()),
+                 ", placements=", short_text(tensor.placements()), ", mesh=", tuple_text(names),
+                 ", local=", tuple_text(tensor.local().sizes()), ")");
 }
 
 }  // namespace hyper_parallel

@@ -8,9 +8,9 @@
 //   otherwise       N-D, the sizes of this rank's box
 //   outside mesh    a tensor without elements; such a rank enters no collective
 //
-// Invariants: the local tensor has exactly the size that layout, shape and rank say; shape, dtype and requires_grad are the same
-// on every rank. The autograd graph lives on the local tensors (`redistribute_local.h` has the rules). A DTensor is a handle as
-// at::Tensor is: copies share storage and graph.
+// Invariants: the local tensor has exactly the size that layout, shape and rank say; shape, dtype and requires_grad are
+// the same on every rank. The autograd graph lives on the local tensors (`redistribute_local.h` has the rules). A
+// DTensor is a handle as at::Tensor is: copies share storage and graph.
 
 #include <ATen/core/Tensor.h>
 
@@ -27,12 +27,14 @@ class DTensor {
  public:
   /// Wraps this rank's `local` part, without a copy, of a tensor of logical `shape`.
   ///
-  /// `shape` is mandatory with RaggedShard. Without it and with Shard the ranks tell each other their local sizes (a message to each peer),
-  /// because a shape guessed from one rank's size would differ between ranks; pass it in hot paths. Replicas are taken to agree.
+  /// `shape` is mandatory with RaggedShard. Without it and with Shard the ranks tell each other their local sizes (a
+  /// message to each peer), because a shape guessed from one rank's size would differ between ranks; pass it in hot
+  /// paths. Replicas are taken to agree.
   ///
-  /// Throws kInvalidArgument: placements that do not make a Layout or do not fit the shape, a ragged local that is not 1-D,
-  /// contiguous and of the rank's size, a local of a size that breaks the Shard rule, no shape with RaggedShard. A fault of one
-  /// rank's local raises there; with HYPER_PARALLEL_CHECK=1 on every rank at once. kOutOfRange: a Shard dim. kType: local undefined.
+  /// Throws kInvalidArgument: placements that do not make a Layout or do not fit the shape, a ragged local that is not
+  /// 1-D, contiguous and of the rank's size, a local of a size that breaks the Shard rule, no shape with RaggedShard. A
+  /// fault of one rank's local raises there; with HYPER_PARALLEL_CHECK=1 on every rank at once. kOutOfRange: a Shard
+  /// dim. kType: local undefined.
   static DTensor from_local(const at::Tensor& local, const MeshCommunicator& mesh, std::vector<Placement> placements,
                             const std::optional<std::vector<int64_t>>& shape = std::nullopt);
 
@@ -50,10 +52,13 @@ class DTensor {
   /// This rank's storage, inside the graph: what an operation of the library works on. To leave, use `to_local`.
   const at::Tensor& local() const { return local_; }
 
-  /// This rank's part for use outside, differentiable. The gradients that come back are summed over ranks on Replicate dims by
-  /// default (`leaving_layout`); `grad_placements` says otherwise: Replicate() means that all ranks compute the same loss.
-  /// Throws kInvalidArgument for grad_placements that are not as many as mesh dims, or neither the placement itself nor, on
-  /// Replicate and Partial dims, Replicate, Partial(sum) or Partial(avg).
+  /// This rank's part for use outside, differentiable. The gradients that come back are summed over ranks on Replicate
+  /// dims by default (`leaving_layout`); `grad_placements` says otherwise: Replicate() means that all ranks compute the
+  /// same loss. Throws kInvalidArgument for grad_placements that are not as many as mesh dims, or neither the placement
+  /// itself nor, on Replicate and Partial dims, Replicate, Partial(sum) or Partial(avg).
+  ///
+  /// Where the gradient has to be summed the result is an output of an autograd function that shares storage with
+  /// `local()`: as with torch's DTensor, autograd refuses to write it in place. Write without gradients, or clone it.
   at::Tensor to_local(const std::optional<std::vector<Placement>>& grad_placements = std::nullopt) const;
 
   /// The same tensor laid out otherwise, differentiable. An equal layout returns this DTensor and communicates nothing.
@@ -65,21 +70,23 @@ class DTensor {
   /// The whole tensor on every rank of the mesh (outside the mesh: no elements). Leaves as `to_local` does.
   at::Tensor full_tensor(const std::optional<std::vector<Placement>>& grad_placements = std::nullopt) const;
 
-  /// Back-propagates from a tensor of one element as the unsharded program would. Throws kInvalidArgument for any other size.
+  /// Back-propagates from a tensor of one element as the unsharded program would. Throws kInvalidArgument for any other
+  /// size.
   void backward() const;
   /// The gradient of a leaf, laid out as `gradient_layout` says; nothing if there is none.
   std::optional<DTensor> grad() const;
   /// Shares storage, without graph.
   DTensor detach() const;
 
-  /// The value of a tensor of one element, the same on every rank; communicates. Throws kInvalidArgument for any other size.
+  /// The value of a tensor of one element, the same on every rank; communicates. Throws kInvalidArgument for any other
+  /// size.
   at::Scalar item() const;
 
-  /// The row `index` of a tensor sharded by Shard(0): a view of `local()` on its owner, no elements elsewhere; logical shape
-  /// shape()[1:], placement RaggedShard((0,), one unit on the owner). A negative index counts from the end.
+  /// The row `index` of a tensor sharded by Shard(0): a view of `local()` on its owner, no elements elsewhere; logical
+  /// shape shape()[1:], placement RaggedShard((0,), one unit on the owner). A negative index counts from the end.
   ///
-  /// Throws on every rank: kOutOfRange for the index; kUnimplemented for a 1-D tensor, a ragged one, or placements other than one
-  /// Shard(0) with Replicate beside; on the owner kInvalidArgument if the row is not contiguous.
+  /// Throws on every rank: kOutOfRange for the index; kUnimplemented for a 1-D tensor, a ragged one, or placements
+  /// other than one Shard(0) with Replicate beside; on the owner kInvalidArgument if the row is not contiguous.
   DTensor operator[](int64_t index) const;
 
   /// Trusts that `local` is this rank's part. For code of the library that has made it so.
@@ -100,13 +107,16 @@ class DTensor {
 /// "DTensor(shape=(6, 4), placements=[Shard(0)], mesh=('dp',), local=(3, 4))", without communication.
 std::string to_string(const DTensor& tensor);
 
-/// Spreads `tensor` over the mesh: a leaf with the input's requires_grad, its own storage, not connected to the input's graph.
+/// Spreads `tensor` over the mesh: a leaf with the input's requires_grad, its own storage, not connected to the input's
+/// graph.
 ///
-/// Without `source` every rank holds the same tensor and takes its part of it; nothing is communicated. With `source` the
-/// values of one rank count, all must agree in shape and dtype: with RaggedShard that is member `source` of the ragged mesh dim's
-/// group, for each coordinate of the Replicate dims; otherwise member `source` of every mesh dim's group, as if dim by dim.
+/// Without `source` every rank holds the same tensor and takes its part of it; nothing is communicated. With `source`
+/// the values of one rank count, all must agree in shape and dtype: with RaggedShard that is member `source` of the
+/// ragged mesh dim's group, for each coordinate of the Replicate dims; otherwise member `source` of every mesh dim's
+/// group, as if dim by dim.
 ///
-/// Throws kInvalidArgument for placements that do not fit or hold Partial, kOutOfRange for a source outside a group's size.
+/// Throws kInvalidArgument for placements that do not fit or hold Partial, kOutOfRange for a source outside a group's
+/// size.
 DTensor distribute(const at::Tensor& tensor, const MeshCommunicator& mesh, std::vector<Placement> placements,
                    std::optional<int64_t> source = std::nullopt);
 

@@ -56,7 +56,8 @@ constexpr auto kRows = std::to_array<Row>({
 
     // Three operands, bounds.
     {"lerp", kBinary}, {"lerp_", kBinary}, {"addcmul"}, {"addcmul_"}, {"addcdiv"}, {"addcdiv_"},
-    {"clamp", "|Tensor"}, {"clamp_", "|Tensor"}, {"where", kWhere},
+    {"clamp", "|Tensor"}, {"clamp_", "|Tensor"}, {"clamp_min", "|Tensor"}, {"clamp_min_", "|Tensor"},
+    {"clamp_max", "|Tensor"}, {"clamp_max_", "|Tensor"}, {"where", kWhere},
 
     // Filling and creating.
     {"copy_", "", kIdentity}, {"zero_", "", kAnyValue}, {"fill_", kBinary},
@@ -71,7 +72,8 @@ constexpr auto kRows = std::to_array<Row>({
     {"_foreach_mul", kListsOrTensor, kScale}, {"_foreach_mul_", kListsOrTensor, kScale},
     {"_foreach_div_", kListsOrTensor, kScale},
     {"_foreach_pow", "List|Scalar|ScalarList|ScalarAndTensor"}, {"_foreach_pow_", kLists},
-    {"_foreach_maximum_", kLists}, {"_foreach_clamp_min_", kLists}, {"_foreach_lerp_", kLists},
+    {"_foreach_maximum_", kLists}, {"_foreach_minimum_", kLists}, {"_foreach_clamp_min_", kLists},
+    {"_foreach_clamp_max_", kLists}, {"_foreach_lerp_", kLists},
     {"_foreach_addcmul", "Scalar|ScalarList|Tensor"}, {"_foreach_addcmul_", "Scalar|ScalarList|Tensor"},
     {"_foreach_addcdiv_", "Scalar|ScalarList|Tensor"},
 });
@@ -208,10 +210,13 @@ void refuse_operation(std::string_view name, const DTensor& operand) {
   }
   if (operand.layout().is_ragged()) {
     raise(ErrorCode::kUnimplemented, "operation '", name,
-          "' is not supported on a ragged DTensor; take full_tensor(), or to_local() for this rank's share");
+          "' is not supported on a ragged DTensor; redistribute to Replicate and leave by full_tensor(), "
+          "or take to_local() for this rank's share");
   }
   raise(ErrorCode::kUnimplemented, "operation '", name, "' is not supported on a DTensor with placements ",
-        short_text(operand.placements()), "; take full_tensor(), or to_local() for this rank's part");
+        short_text(operand.placements()),
+        "; redistribute to Replicate and leave by full_tensor(), "
+        "or take to_local() for this rank's part");
 }
 
 }  // namespace hyper_parallel

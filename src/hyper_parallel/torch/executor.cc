@@ -23,7 +23,8 @@ at::Tensor view_of(const at::Tensor& flat, const StridedView& view) {
   return at::as_strided(flat, array_ref(view.sizes), array_ref(view.strides), flat.storage_offset() + view.offset);
 }
 
-/// Copies the cells of one view to those of another. Both collapsed their dims on their own, so their shapes may differ.
+/// Copies the cells of one view to those of another. Both collapsed their dims on their own, so their shapes may
+/// differ.
 void copy_cells(const at::Tensor& to, const at::Tensor& from) {
   if (to.is_contiguous()) {
     to.view(from.sizes()).copy_(from);
@@ -54,15 +55,16 @@ void unpack(const at::Tensor& message, const at::Tensor& flat, const std::vector
   }
 }
 
-std::vector<Message> packed_sends(const RankStep& step, const at::Tensor& source, const MeshCommunicator& communicator) {
+std::vector<Message> packed_sends(const RankStep& step, const at::Tensor& source,
+                                  const MeshCommunicator& communicator) {
   std::vector<Message> sends;
   sends.reserve(step.sends.size());
   for (size_t i = 0; i < step.sends.size(); ++i) {
     const Transfer& send = step.sends[i];
     // A gather sends the same cells to every peer: pack them once.
     const bool repeated = i > 0 && send.pieces == step.sends[i - 1].pieces;
-    sends.push_back({communicator.group_rank(send.peer),
-                     repeated ? sends.back().tensor : packed(source, send.pieces, send.numel)});
+    sends.push_back(
+        {communicator.group_rank(send.peer), repeated ? sends.back().tensor : packed(source, send.pieces, send.numel)});
   }
   return sends;
 }
@@ -72,9 +74,9 @@ at::Tensor run_move(const RankStep& step, const at::Tensor& source, const MeshCo
   std::vector<Message> receives;
   receives.reserve(step.receives.size());
   for (const Transfer& receive : step.receives) {
-    receives.push_back({communicator.group_rank(receive.peer),
-                        receive.is_in_place() ? view_of(target, receive.pieces.front())
-                                              : at::empty({receive.numel}, source.options())});
+    receives.push_back({communicator.group_rank(receive.peer), receive.is_in_place()
+                                                                   ? view_of(target, receive.pieces.front())
+                                                                   : at::empty({receive.numel}, source.options())});
   }
   const auto copy_own = [&] {
     for (const LocalCopy& copy : step.copies) copy_cells(view_of(target, copy.to), view_of(source, copy.from));

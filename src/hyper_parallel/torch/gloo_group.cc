@@ -7,8 +7,8 @@
 
 #include <signal.h>
 
-#include <csignal>
 #include <c10/util/Exception.h>
+#include <csignal>
 
 #include <filesystem>
 #include <limits>
@@ -52,7 +52,7 @@ c10::intrusive_ptr<c10d::Backend> create_gloo_backend(const c10::intrusive_ptr<c
 
 /// Python ignores SIGPIPE itself; a plain C++ program does not, and would be killed where its peers are.
 void ignore_broken_pipes() {
-  struct sigaction current {};
+  struct sigaction current{};
   if (sigaction(SIGPIPE, nullptr, &current) == 0 && current.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
 }
 

@@ -30,8 +30,8 @@ struct GlooGroupOptions {
 
 /// A process group of `size` members over Gloo, of which this process is member `rank`, on CPU tensors.
 ///
-/// Where the process has left SIGPIPE at its default, it is ignored from here on: Gloo writes to the sockets of peers that may have died, and
-/// the write must fail, so that the collective raises, instead of ending the process.
+/// Where the process has left SIGPIPE at its default, it is ignored from here on: Gloo writes to the sockets of peers
+/// that may have died, and the write must fail, so that the collective raises, instead of ending the process.
 ///
 /// Throws kType for a null store, kInvalidArgument unless 0 <= rank < size, kFailedPrecondition when the members do
 /// not find each other within the timeout. Example: create_gloo_group(store, 0, 4, {.timeout =

@@ -60,7 +60,8 @@ std::vector<std::vector<int64_t>> gather_shapes(const at::Tensor& local, const M
   return shapes;
 }
 
-/// The size of tensor dim `dim`: the sum of the local sizes along the mesh dims that shard it, the other coordinates being 0.
+/// The size of tensor dim `dim`: the sum of the local sizes along the mesh dims that shard it, the other coordinates
+/// being 0.
 int64_t summed_size(const Layout& layout, const std::vector<std::vector<int64_t>>& shapes, size_t dim) {
   int64_t sum = 0;
   for (int64_t position = 0; position < layout.mesh().size(); ++position) {
@@ -113,9 +114,9 @@ std::vector<int64_t> infer_global_shape(const at::Tensor& local, const Layout& l
     const Dims expected = distribution.local_shape(layout.mesh().coordinate_at(position));
     const auto& shape = shapes[static_cast<size_t>(position)];
     HP_CHECK(std::ranges::equal(shape, expected), kInvalidArgument, "from_local: rank ",
-             layout.mesh().ranks()[static_cast<size_t>(position)], " has a local of shape ", tuple_text(shape), " but owns ",
-             tuple_text(expected), " of shape ", tuple_text(global), ", to which the local sizes add up, under ",
-             short_text(layout.placements()));
+             layout.mesh().ranks()[static_cast<size_t>(position)], " has a local of shape ", tuple_text(shape),
+             " but owns ", tuple_text(expected), " of shape ", tuple_text(global),
+             ", to which the local sizes add up, under ", short_text(layout.placements()));
   }
   return global;
 }

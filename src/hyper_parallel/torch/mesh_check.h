@@ -1,6 +1,7 @@
 #pragma once
 
-// HYPER_PARALLEL_CHECK=1 for what a whole mesh does: the ranks of the mesh, and only these, compare before they communicate.
+// HYPER_PARALLEL_CHECK=1 for what a whole mesh does: the ranks of the mesh, and only these, compare before they
+// communicate.
 
 #include <ATen/core/ScalarType.h>
 
@@ -14,10 +15,11 @@
 
 namespace hyper_parallel {
 
-/// Runs `validate`, this rank's own checks. With the check on, the ranks of the mesh also compare `describe()`, and a fault of one raises
-/// on all; a rank outside the mesh only validates. Throws what `validate` throws, else as `validate_together`.
-void check_mesh_together(const MeshCommunicator& mesh, std::string_view operation, const std::function<void()>& validate,
-                         const std::function<std::string()>& describe);
+/// Runs `validate`, this rank's own checks. With the check on, the ranks of the mesh also compare `describe()`, and a
+/// fault of one raises on all; a rank outside the mesh only validates. Throws what `validate` throws, else as
+/// `validate_together`.
+void check_mesh_together(const MeshCommunicator& mesh, std::string_view operation,
+                         const std::function<void()>& validate, const std::function<std::string()>& describe);
 
 /// The facts of a tensor that must be the same on every rank, as one text.
 std::string describe(const Layout& layout, std::span<const int64_t> shape, at::ScalarType dtype, bool requires_grad);

@@ -1,5 +1,7 @@
 #include "hyper_parallel/torch/mesh_communicator.h"
 
+#include <atomic>
+#include <mutex>
 #include <numeric>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <utility>
@@ -25,25 +27,87 @@ DeviceMesh checked_members(const c10::intrusive_ptr<c10d::ProcessGroup>& group, 
   return DeviceMesh({static_cast<int64_t>(size)}, {"group"}, std::move(members));
 }
 
+/// Throws kInvalidArgument if the mesh has a rank outside `members`.
+void check_holds(const DeviceMesh& members, const DeviceMesh& mesh) {
+  for (const int64_t rank : mesh.ranks()) {
+    HP_CHECK(members.contains(rank), kInvalidArgument, to_string(mesh), " holds rank ", rank,
+             " but the process group's ranks are ", tuple_text(members.ranks()));
+  }
+}
+
 }  // namespace
+
+class MeshCommunicator::Shared {
+ public:
+  struct Group {
+    c10::intrusive_ptr<c10d::ProcessGroup> group;
+    DeviceMesh members;  // 1-D, in group order: position <-> rank
+  };
+
+  explicit Shared(Group group)
+      : rank_(group.members.ranks()[static_cast<size_t>(group.group->getRank())]),
+        group_(std::make_unique<Group>(std::move(group))),
+        found_(group_.get()) {}
+  Shared(GroupSource source, int64_t rank) : rank_(rank), source_(std::move(source)) {}
+
+  int64_t rank() const { return rank_; }
+  PlanCache& plans() { return plans_; }
+  /// Null before a deferred group is found.
+  const Group* found() const { return found_.load(std::memory_order_acquire); }
+  const Group& group() {
+    if (const Group* known = found()) return *known;
+    Group asked = ask_source();
+    const std::lock_guard lock(mutex_);
+    if (group_ == nullptr) group_ = std::make_unique<Group>(std::move(asked));
+    found_.store(group_.get(), std::memory_order_release);
+    return *group_;
+  }
+
+ private:
+  Group ask_source() const {
+    c10::intrusive_ptr<c10d::ProcessGroup> group = source_();
+    DeviceMesh members = checked_members(group, {});
+    HP_CHECK(group->getRank() == rank_, kFailedPrecondition, "this tensor was written by rank ", rank_,
+             " but this process is rank ", group->getRank(), ": its share belongs to that rank");
+    return {std::move(group), std::move(members)};
+  }
+
+  int64_t rank_;
+  GroupSource source_;
+  PlanCache plans_{kCachedPlans};
+  std::mutex mutex_;
+  std::unique_ptr<Group> group_;
+  std::atomic<const Group*> found_ = nullptr;
+};
 
 MeshCommunicator::MeshCommunicator(const c10::intrusive_ptr<c10d::ProcessGroup>& group, DeviceMesh mesh,
                                    std::vector<int64_t> members)
     : MeshCommunicator(
           [&] {
             DeviceMesh checked = checked_members(group, std::move(members));
-            const int64_t rank = checked.ranks()[static_cast<size_t>(group->getRank())];
-            return std::shared_ptr<Shared>(new Shared{group, std::move(checked), rank, PlanCache(kCachedPlans)});
+            return std::make_shared<Shared>(Shared::Group{group, std::move(checked)});
           }(),
           std::move(mesh)) {}
 
 MeshCommunicator::MeshCommunicator(std::shared_ptr<Shared> shared, DeviceMesh mesh)
     : shared_(std::move(shared)), mesh_(std::move(mesh)) {
-  for (const int64_t rank : mesh_.ranks()) {
-    HP_CHECK(shared_->members.contains(rank), kInvalidArgument, to_string(mesh_), " holds rank ", rank,
-             " but the process group's ranks are ", tuple_text(shared_->members.ranks()));
-  }
+  if (const Shared::Group* group = shared_->found()) check_holds(group->members, mesh_);
 }
+
+MeshCommunicator MeshCommunicator::deferred(GroupSource source, int64_t rank, DeviceMesh mesh) {
+  return {std::make_shared<Shared>(std::move(source), rank), std::move(mesh)};
+}
+
+int64_t MeshCommunicator::rank() const { return shared_->rank(); }
+
+c10d::ProcessGroup& MeshCommunicator::group() const {
+  if (const Shared::Group* known = shared_->found()) return *known->group;
+  const Shared::Group& asked = shared_->group();
+  check_holds(asked.members, mesh_);
+  return *asked.group;
+}
+
+PlanCache& MeshCommunicator::plans() const { return shared_->plans(); }
 
 MeshCommunicator MeshCommunicator::with_mesh(DeviceMesh mesh) const { return {shared_, std::move(mesh)}; }
 
@@ -52,8 +116,10 @@ MeshCommunicator MeshCommunicator::sub_mesh(const std::vector<std::string>& name
 }
 
 int64_t MeshCommunicator::group_rank(int64_t global_rank) const {
-  const auto position = shared_->members.position(global_rank);
-  HP_DCHECK(position.has_value());
+  const DeviceMesh& members = shared_->group().members;
+  const auto position = members.position(global_rank);
+  HP_CHECK(position.has_value(), kInvalidArgument, "rank ", global_rank, " of ", to_string(mesh_),
+           " is not one of the process group's ranks ", tuple_text(members.ranks()));
   return *position;
 }
 

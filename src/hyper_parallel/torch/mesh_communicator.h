@@ -2,8 +2,8 @@
 
 // MeshCommunicator: a mesh whose ranks can talk to each other.
 //
-// One process group that holds all the mesh's ranks carries every plan: a message goes to a rank, whichever mesh dims it
-// crosses, so no group per mesh dim is made. Ranks of the group that are not in the mesh take no part in anything.
+// One process group that holds all the mesh's ranks carries every plan: a message goes to a rank, whichever mesh dims
+// it crosses, so no group per mesh dim is made. Ranks of the group that are not in the mesh take no part in anything.
 //
 // Also the home of the plans made for these meshes, so that no process-wide cache exists. Cheap to copy; copies and
 // communicators of other meshes made from one another share group and plans.
@@ -11,6 +11,7 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,40 +28,44 @@ namespace hyper_parallel {
 class MeshCommunicator {
  public:
   /// `members[i]` is the global rank of the group's member i; empty means that the group numbers ranks as the job does.
-  /// Throws kType for a null group, kInvalidArgument for members that are not as many as the group's or stand twice, or a mesh
-  /// with a rank outside the group.
+  /// Throws kType for a null group, kInvalidArgument for members that are not as many as the group's or stand twice, or
+  /// a mesh with a rank outside the group.
   MeshCommunicator(const c10::intrusive_ptr<c10d::ProcessGroup>& group, DeviceMesh mesh,
                    std::vector<int64_t> members = {});
 
   const DeviceMesh& mesh() const { return mesh_; }
   /// This process's global rank.
-  int64_t rank() const { return shared_->rank; }
+  int64_t rank() const;
   /// Whether this process lies in the mesh.
   bool is_member() const { return mesh_.contains(rank()); }
+
+  /// Finds the process group when it is first needed; throws if there is none yet.
+  using GroupSource = std::function<c10::intrusive_ptr<c10d::ProcessGroup>()>;
+
+  /// A communicator for a tensor that was read from a file, perhaps before the job has a process group: everything but
+  /// communication works with `rank`, which wrote the tensor. `source` is asked at first communication, without a lock
+  /// held, for a group that numbers ranks as the job does. Then throws kFailedPrecondition unless this process has that
+  /// rank in it, kInvalidArgument if the mesh has a rank outside it, and what `source` throws; a later call asks again.
+  static MeshCommunicator deferred(GroupSource source, int64_t rank, DeviceMesh mesh);
 
   /// The same group and plans for another mesh; throws kInvalidArgument if it has a rank outside the group.
   MeshCommunicator with_mesh(DeviceMesh mesh) const;
   /// The sub-mesh of the dims `names` through this process; throws as `DeviceMesh::sub_mesh`.
   MeshCommunicator sub_mesh(const std::vector<std::string>& names) const;
 
-  c10d::ProcessGroup& group() const { return *shared_->group; }
+  c10d::ProcessGroup& group() const;
   /// The group-relative rank of a global rank that the group holds.
   int64_t group_rank(int64_t global_rank) const;
   /// The group-relative ranks of the mesh, in mesh order.
   std::vector<int64_t> mesh_group_ranks() const;
 
-  PlanCache& plans() const { return shared_->plans; }
+  PlanCache& plans() const;
 
-  /// True if both talk over the same group.
-  bool shares_group(const MeshCommunicator& other) const { return shared_->group == other.shared_->group; }
+  /// True if one was made from the other.
+  bool shares_group(const MeshCommunicator& other) const { return shared_ == other.shared_; }
 
  private:
-  struct Shared {
-    c10::intrusive_ptr<c10d::ProcessGroup> group;
-    DeviceMesh members;  // 1-D, in group order: position <-> rank
-    int64_t rank;
-    PlanCache plans;
-  };
+  class Shared;
 
   MeshCommunicator(std::shared_ptr<Shared> shared, DeviceMesh mesh);
 

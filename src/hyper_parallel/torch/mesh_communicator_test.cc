@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "hyper_parallel/base/error.h"
 #include "tests/support/expect_error.h"
 #include "tests/threaded/thread_backend.h"
 
@@ -32,6 +33,38 @@ TEST(MeshCommunicator, OtherMeshes_ShareGroupAndPlans) {
   EXPECT_EQ(&tp.plans(), &square.plans());
   EXPECT_EQ(&square.with_mesh(DeviceMesh({4})).plans(), &square.plans());
   EXPECT_FALSE(square.shares_group(MeshCommunicator(groups[2], square.mesh())));
+}
+
+TEST(MeshCommunicator, DeferredGroup_IsAskedForAtFirstCommunication) {
+  const auto groups = test::create_thread_groups(2);
+  int asked = 0;
+  test::GroupPtr available;
+  const MeshCommunicator mesh = MeshCommunicator::deferred(
+      [&] {
+        ++asked;
+        HP_CHECK(available, kFailedPrecondition, "no process group yet");
+        return available;
+      },
+      1, DeviceMesh({2}));
+  EXPECT_EQ(mesh.rank(), 1);
+  EXPECT_TRUE(mesh.is_member());
+  const MeshCommunicator flat = mesh.with_mesh(DeviceMesh({2}, {"flat"}));
+  EXPECT_EQ(asked, 0);
+  expect_error(ErrorCode::kFailedPrecondition, "no process group yet", [&] { mesh.group(); });
+  available = groups[1];
+  EXPECT_EQ(&mesh.group(), groups[1].get());
+  EXPECT_EQ(&flat.group(), groups[1].get());
+  EXPECT_EQ(flat.mesh_group_ranks(), (Ranks{0, 1}));
+  EXPECT_EQ(asked, 2);
+}
+
+TEST(MeshCommunicator, DeferredGroup_ThatDoesNotFit_IsRefused) {
+  const auto groups = test::create_thread_groups(2);
+  const auto source = [&] { return groups[0]; };
+  expect_error(ErrorCode::kFailedPrecondition, "was written by rank 1 but this process is rank 0",
+               [&] { MeshCommunicator::deferred(source, 1, DeviceMesh({2})).group(); });
+  expect_error(ErrorCode::kInvalidArgument, "holds rank 2 but the process group's ranks are (0, 1)",
+               [&] { MeshCommunicator::deferred(source, 0, DeviceMesh({3})).group(); });
 }
 
 TEST(MeshCommunicator, WrongArguments_AreRefused) {

@@ -71,8 +71,8 @@ int64_t avg_divisor(const Redistribution& move) {
   return divisor;
 }
 
-/// What a rank's share of the gradient of a max or min is worth: 1 / (ranks that hold the extreme) where it holds it, else 0. A constant
-/// to the graph: it changes nowhere but where the holders do.
+/// What a rank's share of the gradient of a max or min is worth: 1 / (ranks that hold the extreme) where it holds it,
+/// else 0. A constant to the graph: it changes nowhere but where the holders do.
 at::Tensor extreme_weight(const at::Tensor& share, const Redistribution& move, const MeshCommunicator& communicator) {
   const at::NoGradGuard constant;
   const Layout reduced = innermost_reduced(move);
@@ -85,7 +85,8 @@ at::Tensor extreme_weight(const at::Tensor& share, const Redistribution& move, c
   for (size_t dim = 0; dim < everywhere.size(); ++dim) {
     if (is_replicate(reduced.placements()[dim])) everywhere[dim] = Replicate{};
   }
-  const at::Tensor holders = run_plan(holds, counted, counted.with_placements(std::move(everywhere)), move.shape, communicator);
+  const at::Tensor holders =
+      run_plan(holds, counted, counted.with_placements(std::move(everywhere)), move.shape, communicator);
   return holds.div(holders);
 }
 
@@ -99,7 +100,8 @@ struct SavedMove : torch::CustomClassHolder {
 };
 
 struct RedistributeLocal : torch::autograd::Function<RedistributeLocal> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& local, const c10::intrusive_ptr<SavedMove>& saved) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& local,
+                            const c10::intrusive_ptr<SavedMove>& saved) {
     const Redistribution& move = saved->move;
     context->saved_data["move"] = c10::IValue::make_capsule(saved);
     const std::optional<ReduceOp> op = innermost_op(move);
@@ -112,10 +114,12 @@ struct RedistributeLocal : torch::autograd::Function<RedistributeLocal> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = c10::static_intrusive_pointer_cast<SavedMove>(context->saved_data["move"].toCapsule());
     const Redistribution& move = saved->move;
-    check_mesh_together(saved->communicator, "backward of redistribute", [] {}, [&] {
-      return str_cat(describe(move.incoming, move.shape, gradients[0].scalar_type(), gradients[0].requires_grad()), " to ",
-                     short_text(move.source.placements()));
-    });
+    check_mesh_together(
+        saved->communicator, "backward of redistribute", [] {},
+        [&] {
+          return str_cat(describe(move.incoming, move.shape, gradients[0].scalar_type(), gradients[0].requires_grad()),
+                         " to ", short_text(move.source.placements()));
+        });
     // An undefined gradient has been made zeros by torch, so that this rank still enters the collectives.
     const Layout share_layout = gradient_layout(move.source);
     const Redistribution back{move.incoming, share_layout, gradient_layout(share_layout), move.shape};
@@ -129,7 +133,8 @@ struct RedistributeLocal : torch::autograd::Function<RedistributeLocal> {
   }
 };
 
-/// True if a reduction of another op waits behind the innermost one: then they go one after the other, as their gradients differ.
+/// True if a reduction of another op waits behind the innermost one: then they go one after the other, as their
+/// gradients differ.
 bool has_unlike_reductions(const Redistribution& move) {
   const std::optional<ReduceOp> op = innermost_op(move);
   for (size_t dim = 0; dim < move.source.placements().size(); ++dim) {
@@ -143,9 +148,8 @@ bool has_unlike_reductions(const Redistribution& move) {
 }  // namespace
 
 Layout gradient_layout(const Layout& layout) {
-  return changed_layout(layout, [](const Placement& placement) {
-    return is_partial(placement) ? Placement(Replicate{}) : placement;
-  });
+  return changed_layout(
+      layout, [](const Placement& placement) { return is_partial(placement) ? Placement(Replicate{}) : placement; });
 }
 
 Layout leaving_layout(const Layout& layout) {

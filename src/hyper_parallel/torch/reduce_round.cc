@@ -37,10 +37,11 @@ void reduce_into(at::Tensor& out, const at::Tensor& left, const at::Tensor& righ
   }
 }
 
-/// Letters: n members, this one m; chunk c of a share is its elements [c * chunk_, (c+1) * chunk_), the last one shorter.
+/// Letters: n members, this one m; chunk c of a share is its elements [c * chunk_, (c+1) * chunk_), the last one
+/// shorter.
 ///
-/// Receives are posted, and so waited for, chunk by chunk and within a chunk in member order. The first peer's chunk lands in
-/// the output itself, those of the others in `kWindow` slots per peer that are used over again.
+/// Receives are posted, and so waited for, chunk by chunk and within a chunk in member order. The first peer's chunk
+/// lands in the output itself, those of the others in `kWindow` slots per peer that are used over again.
 class PipelinedReduce {
  public:
   PipelinedReduce(c10d::ProcessGroup& group, const ReduceRound& round, Reduction reduction, const at::Tensor& output)
@@ -137,7 +138,8 @@ class PipelinedReduce {
 };
 
 /// For backends whose single messages could block each other: all shares first, then their reduction.
-void reduce_after_exchange(c10d::ProcessGroup& group, const ReduceRound& round, Reduction reduction, at::Tensor output) {
+void reduce_after_exchange(c10d::ProcessGroup& group, const ReduceRound& round, Reduction reduction,
+                           at::Tensor output) {
   std::vector<at::Tensor> terms = round.shares;
   std::vector<Message> sends;
   std::vector<Message> receives;

@@ -4,8 +4,8 @@
 //
 //   output_r = x_0,r (op) x_1,r (op) .. (op) x_n-1,r       x_s,r: what member s holds of member r's share
 //
-// The terms are combined in the members' order, ((x_0 + x_1) + x_2) + .., in the dtype of the tensors as torch's all_reduce
-// does, so equal inputs give equal bits in every run, whatever part of the tensor a rank reduces.
+// The terms are combined in the members' order, ((x_0 + x_1) + x_2) + .., in the dtype of the tensors as torch's
+// all_reduce does, so equal inputs give equal bits in every run, whatever part of the tensor a rank reduces.
 
 #include <ATen/core/Tensor.h>
 
@@ -32,10 +32,10 @@ struct ReduceRound {
   std::vector<at::Tensor> shares;  // shares[i]: what this rank holds of member i's share; 1-D, contiguous
 };
 
-/// Fills `output`, 1-D, contiguous and as long as this rank's own share, by point-to-point messages. Where the backend prefers these,
-/// shares travel in pieces, of which the first peer's land in `output` itself, so that little memory is needed beside it. NaN wins in max and min. No autograd.
-/// Every member must call with the same members and with shares of the sizes that the others expect. Throws kFailedPrecondition
-/// as `exchange_messages`.
+/// Fills `output`, 1-D, contiguous and as long as this rank's own share, by point-to-point messages. Where the backend
+/// prefers these, shares travel in pieces, of which the first peer's land in `output` itself, so that little memory is
+/// needed beside it. NaN wins in max and min. No autograd. Every member must call with the same members and with shares
+/// of the sizes that the others expect. Throws kFailedPrecondition as `exchange_messages`.
 void reduce_shares(c10d::ProcessGroup& group, const ReduceRound& round, Reduction reduction, const at::Tensor& output);
 
 }  // namespace hyper_parallel
