@@ -8,6 +8,15 @@
 
 include(CMakePackageConfigHelpers)
 
+if(SKBUILD)
+  # In a wheel there are no links, so that each library has one name only, and torch is the package next door.
+  set(library_version "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}")
+  set(torch_libraries "$ORIGIN/../torch/lib")
+else()
+  set(library_version "${PROJECT_VERSION}")
+  set(torch_libraries "${TORCH_INSTALL_PREFIX}/lib")
+endif()
+
 # hp_shared_library(<name> FOLDERS <folder>...): one shared library of the objects of several folders.
 function(hp_shared_library name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "FOLDERS")
@@ -22,7 +31,7 @@ function(hp_shared_library name)
     ${name}
     PROPERTIES
       LINKER_LANGUAGE CXX
-      VERSION ${PROJECT_VERSION}
+      VERSION ${library_version}
       SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
       INSTALL_RPATH "$ORIGIN"
   )
@@ -53,7 +62,7 @@ if(HYPER_PARALLEL_WITH_TORCH)
   hp_shared_library(hyper_parallel_torch_shared FOLDERS torch)
   set_target_properties(
     hyper_parallel_torch_shared
-    PROPERTIES OUTPUT_NAME hyper_parallel_torch EXPORT_NAME torch INSTALL_RPATH "$ORIGIN;${TORCH_INSTALL_PREFIX}/lib"
+    PROPERTIES OUTPUT_NAME hyper_parallel_torch EXPORT_NAME torch INSTALL_RPATH "$ORIGIN;${torch_libraries}"
   )
   target_link_libraries(hyper_parallel_torch_shared PUBLIC hyper_parallel torch c10)
   list(APPEND header_folders torch)

@@ -4,7 +4,8 @@
 #   lint.sh format   rewrites the files
 #   lint.sh check    changes nothing; fails if a formatter would, or if a linter finds something
 #
-# clang-tidy reads build/dev/compile_commands.json: configure the preset 'dev' first.
+# clang-tidy reads build/dev/compile_commands.json and the stubs are compared with the modules in build/dev/python:
+# configure the preset 'dev' and build its targets _core and _torch first.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -25,6 +26,8 @@ case ${1:-} in
     gersemi --check "${cmake[@]}"
     ruff format --quiet --check "${python[@]}"
     ruff check --quiet "${python[@]}"
+    python tools/make_stubs.py check
+    mypy
     # For each file clang-tidy counts the findings in foreign headers that it does not show.
     printf '%s\0' "${units[@]}" | xargs -0 -n 1 -P "$(nproc)" clang-tidy --quiet -p build/dev 2> >(
       grep -v ' warnings\? generated' >&2

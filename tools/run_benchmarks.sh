@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Runs every benchmark program of a folder, one after the other. The first failure ends the run.
+# Runs every benchmark program of a folder and then the Python programs named, one after the other. The first failure
+# ends the run.
 #
-#   run_benchmarks.sh FOLDER
+#   run_benchmarks.sh FOLDER [PROGRAM.py...]
 set -euo pipefail
 
 programs=()
@@ -15,4 +16,8 @@ fi
 for program in "${programs[@]}"; do
   printf '\n=== %s ===\n' "$(basename "$program")"
   "$program"
+done
+for program in "${@:2}"; do
+  printf '\n=== %s ===\n' "$(basename "$program")"
+  python "$program"
 done

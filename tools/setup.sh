@@ -6,6 +6,7 @@
 #   build   compilers, C++ libraries, .venv with the pinned torch, cmake and ninja
 #   demo    the model that `make demo` distributes
 #   fuzz    clang 19 with libFuzzer, also the second compiler
+#   test    what the Python tests, the stubs and the wheel need in .venv
 #   dev     formatters and linters
 #
 # Debian packages are installed as root or by a sudo that asks nothing. Without that right the script names what is
@@ -103,11 +104,11 @@ install_requirements() {
   cp "$file" "$stamp"
 }
 
-[ $# -gt 0 ] || die "usage: tools/setup.sh build|demo|fuzz|dev..."
+[ $# -gt 0 ] || die "usage: tools/setup.sh build|demo|fuzz|test|dev..."
 for part in "$@"; do
   case $part in
-    build | demo | fuzz | dev) ;;
-    *) die "unknown part '$part': the parts are build, demo, fuzz and dev" ;;
+    build | demo | fuzz | test | dev) ;;
+    *) die "unknown part '$part': the parts are build, demo, fuzz, test and dev" ;;
   esac
 done
 
@@ -116,6 +117,7 @@ for part in "$@"; do
   case $part in
     build) make_venv && install_requirements requirements.txt ;;
     demo) install_requirements requirements-demo.txt --no-deps ;;
+    test) install_requirements requirements-test.txt ;;
     dev) install_requirements requirements-dev.txt ;;
   esac
 done

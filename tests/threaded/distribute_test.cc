@@ -217,14 +217,14 @@ TEST_P(DistributeChecked, UnlikeShapesDtypesOrSources_RaiseOnEveryRankWithBothSi
   expect_sides(texts_of([](const MeshCommunicator& mesh, int rank) {
                  distribute(at::ones({rank == 1 ? 5 : 4}), mesh, {Shard(0)}, 0);
                }),
-               "of (4,) Float", "of (5,) Float");
+               "shape (4,) Float", "shape (5,) Float");
   expect_sides(texts_of([](const MeshCommunicator& mesh, int rank) {
                  distribute(at::ones({4}, rank == 1 ? at::kDouble : at::kFloat), mesh, {Shard(0)}, 0);
                }),
-               "of (4,) Float", "of (4,) Double");
+               "shape (4,) Float", "shape (4,) Double");
   expect_sides(
       texts_of([](const MeshCommunicator& mesh, int rank) { distribute(at::ones({4}), mesh, {Shard(0)}, rank / 2); }),
-      "gradient from 0", "gradient from 1");
+      "DeviceMesh((3,), ('dim_0',)) from 0", "DeviceMesh((3,), ('dim_0',)) from 1");
 }
 
 }  // namespace

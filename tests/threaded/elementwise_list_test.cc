@@ -82,6 +82,8 @@ TEST(ElementwiseList_Binary, ListsNumbersAndOneTensor_AreTheSingleOperation) {
       {"div", {[](auto& a, auto& b) { return a / b; }, [](auto& a, auto& b) { return a / b; }}},
       {"pow", {[](auto& a, auto& b) { return at::pow(a, b); }, [](auto& a, auto& b) { return at::pow(a, b); }}},
       {"maximum", {at::maximum, [](auto& a, auto& b) { return at::clamp_min(a, b); }}},
+      {"minimum", {at::minimum, [](auto& a, auto& b) { return at::clamp_max(a, b); }}},
+      {"clamp_max", {at::minimum, [](auto& a, auto& b) { return at::clamp_max(a, b); }}},
       {"clamp_min", {at::maximum, [](auto& a, auto& b) { return at::clamp_min(a, b); }}},
       {"copy", {[](auto&, auto& b) { return b.clone(); }, nullptr}}};
   on_mesh(4, [&](const MeshCommunicator& mesh) {

@@ -61,7 +61,7 @@ TEST(ElementwiseRefusal_PlainTensors, OfSeveralElements_AreRefused) {
       expect_error(
           kType,
           str_cat("operation 'mul': argument 'other' is a plain tensor of shape ", tuple_text(shape),
-                  ", but beside a DTensor a plain tensor must have one element; distribute() it with placements "
+                  ", but beside a DTensor a plain tensor must have one element; distribute it with placements "
                   "[RaggedShard((0,), (1, 1))]"),
           [&] { mul(x, at::ones(shape)); });
     }

@@ -329,6 +329,10 @@ TEST(Elementwise_ThreeOperands, AndBounds_ArePlainTorch) {
     expect_whole(addcmul_(clone(x), y, z, 0.5), at::addcmul(a, b, c, 0.5), "addcmul_");
     expect_whole(addcdiv_(clone(x), y, z, 2), at::addcdiv(a, b, c, 2), "addcdiv_");
     expect_whole(clamp_(clone(x), -1), at::clamp(a, -1), "clamp_");
+    expect_whole(once("clamp_min", {x, -1}), at::clamp_min(a, -1), "clamp_min");
+    expect_whole(once("clamp_max", {x, y}), at::clamp_max(a, b), "clamp_max with a tensor");
+    expect_whole(once("clamp_min_", {clone(x), y}), at::clamp_min(a, b), "clamp_min_ with a tensor");
+    expect_whole(once("clamp_max_", {clone(x), 2}), at::clamp_max(a, 2), "clamp_max_");
   });
 }
 
@@ -412,9 +416,10 @@ TEST(Elementwise_NormalLayouts, LikeOperands_RunOnTheShards) {
 }
 
 TEST(Elementwise_Table, EveryName_HasATestAgainstPlainTorch) {
-  std::set<std::string> tested = {"lerp",      "addcmul",    "addcdiv",  "clamp", "where", "to",
-                                  "full_like", "empty_like", "copy_",    "fill_", "zero_", "detach",
-                                  "lerp_",     "addcmul_",   "addcdiv_", "clamp_"};
+  std::set<std::string> tested = {"lerp",   "addcmul",   "addcdiv",    "clamp",     "where",
+                                  "to",     "full_like", "empty_like", "copy_",     "fill_",
+                                  "zero_",  "detach",    "lerp_",      "addcmul_",  "addcdiv_",
+                                  "clamp_", "clamp_min", "clamp_min_", "clamp_max", "clamp_max_"};
   for (const auto& [name, plain] : unary_operations()) tested.insert({name, name + "_"});
   for (const auto& [name, plain] : binary_operations()) tested.insert({name, name + "_"});
   for (const std::string_view name : operation_names()) {

@@ -196,8 +196,8 @@ TEST_P(FromLocalChecked, UnlikeFacts_RaiseTheSameTextOnEveryRank) {
   expect_sides([](const ThreadRank& self) { wrap(self, at::ones({2}), self.rank == 1 ? "P" : "R", Shape{2}); },
                "[Replicate()]", "[Partial(sum)]");
   // Replicas whose sizes differ would give one tensor two shapes.
-  expect_sides([](const ThreadRank& self) { wrap(self, at::ones({self.rank == 1 ? 3 : 2}), "R"); }, "of (2,) Float",
-               "of (3,) Float");
+  expect_sides([](const ThreadRank& self) { wrap(self, at::ones({self.rank == 1 ? 3 : 2}), "R"); }, "shape (2,) Float",
+               "shape (3,) Float");
 }
 
 }  // namespace

@@ -123,8 +123,8 @@ TEST_P(VariableAllGatherChecked, Case22_RankWithoutRequiresGrad_RaisesOnAllRanks
     EXPECT_EQ(
         text,
         "FailedPrecondition: differentiable_variable_all_gather: the ranks of the group disagree about its arguments: "
-        "rank 1: output_splits (2, 0, 4), input: dtype Float, row shape (), requires_grad false; "
-        "rank 0, 2: output_splits (2, 0, 4), input: dtype Float, row shape (), requires_grad true");
+        "rank 0, 2: output_splits (2, 0, 4), input: dtype Float, row shape (), requires_grad true; "
+        "rank 1: output_splits (2, 0, 4), input: dtype Float, row shape (), requires_grad false");
   }
 }
 
@@ -211,8 +211,8 @@ TEST_P(VariableAllGatherChecked, UnlikeDtypesOrShapes_RaiseTheSameErrorOnAllRank
   EXPECT_EQ(
       texts[0],
       "FailedPrecondition: differentiable_variable_all_gather: the ranks of the group disagree about its arguments: "
-      "rank 1: output_splits (1, 1), input: dtype Double, row shape (2,), requires_grad false; "
-      "rank 0: output_splits (1, 1), input: dtype Float, row shape (2,), requires_grad false");
+      "rank 0: output_splits (1, 1), input: dtype Float, row shape (2,), requires_grad false; "
+      "rank 1: output_splits (1, 1), input: dtype Double, row shape (2,), requires_grad false");
   EXPECT_EQ(texts[0], texts[1]);
 }
 

@@ -115,8 +115,8 @@ TEST_P(VariableReduceScatterChecked, UnlikeReductions_RaiseTheSameErrorOnAllRank
   });
   EXPECT_EQ(texts[0],
             "FailedPrecondition: variable_reduce_scatter: the ranks of the group disagree about its arguments: "
-            "rank 1: max, input_splits (1, 1), input: dtype Float, row shape (), requires_grad false; "
-            "rank 0: sum, input_splits (1, 1), input: dtype Float, row shape (), requires_grad false");
+            "rank 0: sum, input_splits (1, 1), input: dtype Float, row shape (), requires_grad false; "
+            "rank 1: max, input_splits (1, 1), input: dtype Float, row shape (), requires_grad false");
   EXPECT_EQ(texts[0], texts[1]);
 }
 

@@ -67,7 +67,7 @@ at::Tensor aligned_plain(const Operation& operation, const BoundArgument& argume
   const at::Tensor& tensor = *argument.value->plain_tensor();
   HP_CHECK(tensor.defined(), kType, place(operation, argument), " is an undefined tensor");
   HP_CHECK(tensor.numel() == 1, kType, place(operation, argument), " is ", argument.value->describe(),
-           ", but beside a DTensor a plain tensor must have one element; distribute() it with placements ",
+           ", but beside a DTensor a plain tensor must have one element; distribute it with placements ",
            short_text(frame.placements()));
   HP_CHECK(tensor.dim() <= frame.ndim(), kInvalidArgument, place(operation, argument), " is ",
            argument.value->describe(), ", which has more dims than the DTensor of shape ", tuple_text(frame.shape()),

@@ -206,7 +206,7 @@ void refuse_operation(std::string_view name, const DTensor& operand) {
   if (is_random(name)) {
     raise(ErrorCode::kUnimplemented, "operation '", name,
           "' draws random numbers, and equal seeds would give equal shares on all ranks; "
-          "draw on a plain tensor and distribute() it");
+          "draw on a plain tensor and distribute that");
   }
   if (operand.layout().is_ragged()) {
     raise(ErrorCode::kUnimplemented, "operation '", name,

@@ -145,10 +145,12 @@ void check_equal(std::string_view operation, std::string_view what, const Statem
   std::map<std::string, std::vector<int64_t>> sides;
   for (const auto& [rank, statement] : statements) sides[statement.*field].push_back(rank);
   if (sides.size() == 1) return;
-  std::vector<std::string> parts;
-  for (const auto& [text, ranks] : sides) parts.push_back(str_cat("rank ", join(ranks, ", "), ": ", text));
+  std::map<int64_t, std::string> parts;  // by each side's first rank
+  for (const auto& [text, ranks] : sides) parts[ranks.front()] = str_cat("rank ", join(ranks, ", "), ": ", text);
+  std::vector<std::string> ordered;
+  for (auto& [rank, part] : parts) ordered.push_back(std::move(part));
   raise(ErrorCode::kFailedPrecondition, operation, ": the ranks of the group disagree about ", what, ": ",
-        join(parts, "; "));
+        join(ordered, "; "));
 }
 
 /// Raises if a rank reported a fault, naming every such rank.

@@ -148,6 +148,7 @@ bool has_unlike_reductions(const Redistribution& move) {
 }  // namespace
 
 Layout gradient_layout(const Layout& layout) {
+  if (!layout.has_partial()) return layout;
   return changed_layout(
       layout, [](const Placement& placement) { return is_partial(placement) ? Placement(Replicate{}) : placement; });
 }

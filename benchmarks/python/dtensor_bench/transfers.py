@@ -1,0 +1,58 @@
+"""Redistributions that move data, from 1 KiB to 64 MiB of float32 in all."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import torch
+
+from dtensor_bench.figure import AtMost, Faster, Figure
+from dtensor_bench.measure import Sides
+from dtensor_bench.worlds import Worlds, check_equal
+from hyper_parallel import Partial, Placement, Replicate, Shard
+
+_PAIRS = [(Shard(0), Replicate()), (Shard(0), Shard(1)), (Partial(), Shard(0))]
+_CALLS_BY_BYTES = {1 << 10: 40, 1 << 20: 10, 64 << 20: 1}
+_LARGEST = max(_CALLS_BY_BYTES)
+_COLUMNS = 16
+_ITEM_BYTES = 4
+_NOT_SLOWER = AtMost(1.0)
+
+
+def figures(worlds: Worlds) -> list[Figure]:
+    """Each redistribution at each size."""
+    return [
+        Figure(
+            f"{_text(source)} -> {_text(target)}, {_size_text(size)}",
+            Faster(2) if size == _LARGEST and isinstance(target, Shard) and isinstance(source, Shard) else _NOT_SLOWER,
+            calls,
+            _redistribution(worlds, source, target, size),
+            size,
+        )
+        for (source, target), (size, calls) in itertools.product(_PAIRS, _CALLS_BY_BYTES.items())
+    ]
+
+
+def _redistribution(worlds: Worlds, source: Placement, target: Placement, size: int) -> Callable[[], Sides]:
+    def sides() -> Sides:
+        shape = (size // (_COLUMNS * _ITEM_BYTES), _COLUMNS)
+        ranks = worlds.mesh.size() if isinstance(source, Shard) else 1
+        local = torch.rand(shape[0] // ranks, _COLUMNS)
+        ours, theirs = worlds.ours(local, source, shape), worlds.theirs(local, source)
+        targets, torch_targets = [target], [worlds.torch_placement(target)]
+        mesh, torch_mesh = worlds.mesh, worlds.torch_mesh
+        check_equal(
+            ours.redistribute(mesh, targets).to_local(), theirs.redistribute(torch_mesh, torch_targets).to_local()
+        )
+        return Sides(lambda: ours.redistribute(mesh, targets), lambda: theirs.redistribute(torch_mesh, torch_targets))
+
+    return sides
+
+
+def _text(placement: Placement) -> str:
+    return f"Shard({placement.dim})" if isinstance(placement, Shard) else type(placement).__name__
+
+
+def _size_text(size: int) -> str:
+    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"

@@ -1,0 +1,30 @@
+#pragma once
+
+// From the arguments of a Python call to those of hyper_parallel::call.
+
+#include <c10/util/SmallVector.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <span>
+#include <string_view>
+
+#include "hyper_parallel/torch/elementwise_argument.h"
+
+namespace hyper_parallel::bindings {
+
+/// Arguments that refer to the Python objects they were made from: these must stay alive.
+struct PythonArguments {
+  c10::SmallVector<Argument, 4> positional;
+  c10::SmallVector<Keyword, 4> keywords;
+};
+
+/// `kwargs` is a dict, None or null. `device`, `layout` and `pin_memory` that ask for what a DTensor has are left out.
+/// Throws kType, naming the operation, for an object that is no DTensor, plain tensor, number, dtype, memory format,
+/// text, None or list of these, and kInvalidArgument for an int beyond int64.
+PythonArguments arguments_from_python(std::string_view operation, std::span<PyObject* const> arguments,
+                                      py::handle kwargs);
+
+/// True for a number that is none of Python's own: numpy's scalars.
+bool is_number_like(py::handle object);
+
+}  // namespace hyper_parallel::bindings

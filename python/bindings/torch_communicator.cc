@@ -1,0 +1,56 @@
+#include "torch_communicator.h"
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <utility>
+
+#include "core_conversions.h"
+#include "hyper_parallel/base/error.h"
+
+namespace hyper_parallel::bindings {
+namespace {
+
+/// The process group that torch.distributed uses by default; raises FailedPreconditionError without one.
+c10::intrusive_ptr<c10d::ProcessGroup> default_group() {
+  const py::gil_scoped_acquire gil;
+  return py::module_::import("hyper_parallel._communicator")
+      .attr("default_group")()
+      .cast<c10::intrusive_ptr<c10d::ProcessGroup>>();
+}
+
+}  // namespace
+
+const MeshCommunicator& communicator_of(py::handle mesh, std::string_view what) {
+  static PyObject* const kAttribute = PyUnicode_InternFromString("_communicator");
+  HP_CHECK(py::isinstance<DeviceMesh>(mesh), kType, what, " must be a hyper_parallel.DeviceMesh, not ",
+           repr_text(mesh));
+  py::object found = py::reinterpret_steal<py::object>(PyObject_GetAttr(mesh.ptr(), kAttribute));
+  if (!found) throw py::error_already_set();
+  if (found.is_none()) found = py::module_::import("hyper_parallel._communicator").attr("attach")(mesh);
+  // The mesh keeps it alive.
+  return found.cast<const MeshCommunicator&>();
+}
+
+py::object mesh_of(const MeshCommunicator& communicator) {
+  return py::module_::import("hyper_parallel._communicator").attr("mesh_of")(communicator.mesh(), communicator);
+}
+
+MeshCommunicator deferred_communicator(int64_t rank, const DeviceMesh& mesh) {
+  return MeshCommunicator::deferred(&default_group, rank, mesh);
+}
+
+void bind_communicator(py::module_& module) {
+  py::class_<MeshCommunicator>(module, "Communicator", "A mesh whose ranks can talk to each other.")
+      .def(py::init([](const c10::intrusive_ptr<c10d::ProcessGroup>& group, const DeviceMesh& mesh) {
+             return MeshCommunicator(group, mesh);
+           }),
+           py::arg("group").none(false), py::arg("mesh"),
+           "Args:\n    group: A process group that numbers ranks as the job does and holds all of the mesh.\n"
+           "    mesh: The mesh.\n\nRaises:\n    InvalidArgumentError: The mesh has a rank outside the group.")
+      .def("with_mesh", &MeshCommunicator::with_mesh, py::arg("mesh"),
+           "The same group and plans for another mesh; raises InvalidArgumentError if it has a rank outside the group.")
+      .def_property_readonly("rank", &MeshCommunicator::rank, "This process's rank in the job.")
+      .def_property_readonly("is_member", &MeshCommunicator::is_member, "Whether this process lies in the mesh.");
+}
+
+}  // namespace hyper_parallel::bindings

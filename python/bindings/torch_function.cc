@@ -1,0 +1,216 @@
+#include "torch_function.h"
+
+#include <torch/csrc/Exceptions.h>
+
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+
+#include "core_errors.h"
+#include "hyper_parallel/base/error.h"
+#include "hyper_parallel/torch/elementwise_table.h"
+#include "torch_attributes.h"
+#include "torch_operation.h"
+#include "torch_wrapper.h"
+
+namespace hyper_parallel::bindings {
+namespace {
+
+struct Metadata {};
+struct FromLocal {};
+struct Handler {
+  py::object callable;
+};
+using Treatment = std::variant<const Operation*, Metadata, FromLocal, Handler>;
+
+/// A function as torch hands it over. The getter and the setter of an attribute are made anew at each access: they are
+/// known by the attribute's descriptor.
+struct Key {
+  enum class Role : char { kCall, kGet, kSet, kDelete } role;
+  const PyObject* object;
+  friend bool operator==(const Key&, const Key&) = default;
+};
+
+struct KeyHash {
+  size_t operator()(const Key& key) const {
+    return std::hash<const void*>{}(key.object) ^ static_cast<size_t>(key.role);
+  }
+};
+
+/// Filled while the package is imported, read under the GIL; the functions are torch's and live as long as it.
+std::unordered_map<Key, Treatment, KeyHash>& treatments() {
+  static auto* const kTreatments = new std::unordered_map<Key, Treatment, KeyHash>;
+  return *kTreatments;
+}
+
+std::string name_of(py::handle object) { return py::str(object.attr("__name__")); }
+
+Key key_of(py::handle function) {
+  if (Py_TYPE(function.ptr()) != &_PyMethodWrapper_Type) return {Key::Role::kCall, function.ptr()};
+  const std::string name = name_of(function);
+  const Key::Role role = name == "__get__"      ? Key::Role::kGet
+                         : name == "__set__"    ? Key::Role::kSet
+                         : name == "__delete__" ? Key::Role::kDelete
+                                                : Key::Role::kCall;
+  if (role == Key::Role::kCall) return {role, function.ptr()};
+  return {role, py::object(function.attr("__self__")).ptr()};
+}
+
+/// "matmul"; for a getter the attribute's name, for a setter "T = ...".
+std::string readable_name(py::handle function) {
+  const Key key = key_of(function);
+  if (key.role == Key::Role::kCall) return name_of(function);
+  const std::string attribute = name_of(function.attr("__self__"));
+  return key.role == Key::Role::kGet ? attribute : attribute + " = ...";
+}
+
+py::object checked(PyObject* result) {
+  if (result == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(result);
+}
+
+py::object call_plain(py::handle function, py::handle args, py::handle kwargs) {
+  return checked(PyObject_Call(function.ptr(), args.ptr(), kwargs && !kwargs.is_none() ? kwargs.ptr() : nullptr));
+}
+
+/// The first DTensor in args or kwargs, lists looked into; null if there is none.
+py::handle first_wrapper(py::handle items) {
+  if (is_wrapper(items)) return items;
+  if (PyTuple_Check(items.ptr()) || PyList_Check(items.ptr())) {
+    for (const py::handle item : items) {
+      if (const py::handle found = first_wrapper(item)) return found;
+    }
+  }
+  if (PyDict_Check(items.ptr())) {
+    for (const auto& [name, item] : py::reinterpret_borrow<py::dict>(items)) {
+      if (const py::handle found = first_wrapper(item)) return found;
+    }
+  }
+  return {};
+}
+
+py::object run(const Operation& operation, py::handle args, py::handle kwargs) {
+  PyObject* const* items = reinterpret_cast<PyTupleObject*>(args.ptr())->ob_item;
+  return run_operation(operation, {items, static_cast<size_t>(PyTuple_GET_SIZE(args.ptr()))}, kwargs);
+}
+
+py::object answer_from_local(py::handle function, py::handle args, py::handle kwargs) {
+  const py::tuple given = py::reinterpret_borrow<py::tuple>(args);
+  py::tuple replaced(given.size());
+  for (size_t i = 0; i < given.size(); ++i) {
+    const py::object item = given[i];
+    replaced[i] = is_wrapper(item) ? py::cast(unwrap_unchecked(item).local()) : item;
+  }
+  return call_plain(function, replaced, kwargs);
+}
+
+[[noreturn]] void refuse(py::handle function, py::handle args, py::handle kwargs) {
+  const std::string name = readable_name(function);
+  py::handle operand = first_wrapper(args);
+  if (!operand && kwargs) operand = first_wrapper(kwargs);
+  HP_CHECK(operand, kType, "operation '", name, "' was given no DTensor");
+  refuse_operation(name, unwrap_unchecked(operand));
+}
+
+py::object dispatch(py::handle function, py::handle args, py::handle kwargs) {
+  const auto found = treatments().find(key_of(function));
+  if (found == treatments().end()) refuse(function, args, kwargs);
+  return std::visit(Overloaded{
+                        [&](const Operation* operation) { return run(*operation, args, kwargs); },
+                        [&](const Metadata&) {
+                          const WithoutTorchFunction guard;
+                          return call_plain(function, args, kwargs);
+                        },
+                        [&](const FromLocal&) { return answer_from_local(function, args, kwargs); },
+                        [&](const Handler& handler) {
+                          return handler.callable(function, args, kwargs ? kwargs : py::handle(py::dict()));
+                        },
+                    },
+                    found->second);
+}
+
+/// Whether every class that takes part is torch's or ours; another tensor class may know better what to do with us.
+bool knows_all(py::handle types) {
+  for (const py::handle type : types) {
+    auto* const class_object = reinterpret_cast<PyTypeObject*>(type.ptr());
+    if (!THPVariable_CheckTypeExact(class_object) && !is_wrapper_class(type)) return false;
+  }
+  return true;
+}
+
+PyObject* torch_function(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count) {
+  try {
+    const torch::PyWarningHandler warnings;
+    HP_CHECK(count >= 3 && count <= 4, kType, "__torch_function__ takes func, types, args and kwargs");
+    if (!knows_all(arguments[1])) Py_RETURN_NOTIMPLEMENTED;
+    const bool has_kwargs = count == 4 && arguments[3] != nullptr && arguments[3] != Py_None;
+    return dispatch(arguments[0], arguments[2], has_kwargs ? py::handle(arguments[3]) : py::handle()).release().ptr();
+  } catch (const Error& error) {
+    translate(error);
+  } catch (...) {
+    torch::translate_exception_to_python(std::current_exception());
+  }
+  return nullptr;
+}
+
+PyMethodDef torch_function_definition = {
+    "torch_function", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(torch_function)), METH_FASTCALL,
+    "torch_function(func, types, args, kwargs=None)\n\nRuns a function of torch on DTensors."};
+
+void add(py::handle function, Key::Role role, Treatment treatment) {
+  HP_CHECK(treatments().try_emplace({role, function.ptr()}, std::move(treatment)).second, kInvalidArgument,
+           "torch function ", std::string(py::repr(function)), " is registered twice");
+}
+
+Key::Role role_of(const std::string& role) {
+  if (role == "call") return Key::Role::kCall;
+  if (role == "get") return Key::Role::kGet;
+  if (role == "set") return Key::Role::kSet;
+  HP_CHECK(role == "delete", kInvalidArgument, "role '", role, "' must be call, get, set or delete");
+  return Key::Role::kDelete;
+}
+
+const Operation& checked_operation(const std::string& name) {
+  const Operation* operation = find_operation(name);
+  HP_CHECK(operation != nullptr, kInvalidArgument, "there is no operation '", name, "'");
+  return *operation;
+}
+
+}  // namespace
+
+void bind_torch_function(py::module_& module) {
+  module.add_object("torch_function", checked(PyCFunction_New(&torch_function_definition, nullptr)));
+  module.def("set_wrapper_class", &set_wrapper_class, py::arg("wrapper_class"),
+             "Names the class that wrappers are instances of.");
+  module.def(
+      "register_operation",
+      [](const py::object& function, const std::string& operation) {
+        add(function, Key::Role::kCall, &checked_operation(operation));
+      },
+      py::arg("function"), py::arg("operation"), "Makes a function of torch run an elementwise operation.");
+  module.def(
+      "register_metadata",
+      [](const py::object& function, const std::string& role) { add(function, role_of(role), Metadata{}); },
+      py::arg("function"), py::arg("role") = "call", "Lets a function of torch be answered by the wrapper.");
+  module.def(
+      "register_from_local",
+      [](const py::object& function, const std::string& role) { add(function, role_of(role), FromLocal{}); },
+      py::arg("function"), py::arg("role") = "call", "Lets a function of torch be answered by the local tensor.");
+  module.def(
+      "register_handler",
+      [](const py::object& function, const py::function& handler, const std::string& role) {
+        add(function, role_of(role), Handler{handler});
+      },
+      py::arg("function"), py::arg("handler"), py::arg("role") = "call",
+      "Lets handler(function, args, kwargs) answer a function of torch.");
+  module.def("operation_names", &operation_names, "All elementwise operations, sorted.");
+  module.def(
+      "call",
+      [](const std::string& operation, const py::args& args, const py::kwargs& kwargs) {
+        return run(checked_operation(operation), args, kwargs);
+      },
+      py::arg("operation"), "Runs an elementwise operation by name.");
+}
+
+}  // namespace hyper_parallel::bindings

@@ -1,0 +1,136 @@
+#include "torch_operation.h"
+
+#include <ATen/PythonTorchFunctionTLS.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/jit/frontend/tracer.h>
+
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core_errors.h"
+#include "hyper_parallel/base/error.h"
+#include "hyper_parallel/torch/elementwise_call.h"
+#include "torch_arguments.h"
+#include "torch_wrapper.h"
+
+namespace hyper_parallel::bindings {
+namespace {
+
+/// What an in-place form was given to write.
+py::handle written_argument(std::span<PyObject* const> arguments, py::handle kwargs) {
+  if (!arguments.empty()) return arguments.front();
+  PyObject* named = PyDict_GetItemString(kwargs.ptr(), "self");
+  return named != nullptr ? named : PyDict_GetItemString(kwargs.ptr(), "input");
+}
+
+/// One of Python's operators.
+struct Operator {
+  const char* name;
+  const char* operation;
+};
+
+constexpr auto kBinary = std::to_array<Operator>({
+    {"__add__", "add"},   {"__radd__", "radd"},   {"__iadd__", "add_"},     {"__sub__", "sub"},
+    {"__rsub__", "rsub"}, {"__isub__", "sub_"},   {"__mul__", "mul"},       {"__rmul__", "rmul"},
+    {"__imul__", "mul_"}, {"__truediv__", "div"}, {"__rtruediv__", "rdiv"}, {"__itruediv__", "div_"},
+    {"__pow__", "pow"},   {"__rpow__", "rpow"},   {"__ipow__", "pow_"},     {"__eq__", "eq"},
+    {"__ne__", "ne"},     {"__lt__", "lt"},       {"__le__", "le"},         {"__gt__", "gt"},
+    {"__ge__", "ge"},
+});
+constexpr auto kUnary = std::to_array<Operator>({{"__neg__", "neg"}, {"__abs__", "abs"}});
+
+/// Whether an operator takes it; of anything else its own class may know better what to do.
+bool is_operand(py::handle object) {
+  PyObject* raw = object.ptr();
+  return is_wrapper(object) || PyFloat_Check(raw) || PyLong_Check(raw) || PyComplex_Check(raw) ||
+         THPVariable_Check(raw) || is_number_like(object);
+}
+
+/// torch's own operator, where a mode wants to see every function of torch.
+PyObject* call_torch(const char* name, std::span<PyObject* const> arguments) {
+  const py::object method = py::reinterpret_borrow<py::object>(THPVariableClass).attr(name);
+  return PyObject_Vectorcall(method.ptr(), arguments.data(), arguments.size(), nullptr);
+}
+
+PyObject* run_operator(const Operator& called, std::span<PyObject* const> arguments) {
+  try {
+    const torch::PyWarningHandler warnings;
+    if (at::impl::torch_function_mode_enabled()) return call_torch(called.name, arguments);
+    if (!is_operand(arguments.back())) Py_RETURN_NOTIMPLEMENTED;
+    return run_operation(*find_operation(called.operation), arguments, {}).release().ptr();
+  } catch (const Error& error) {
+    translate(error);
+  } catch (...) {
+    torch::translate_exception_to_python(std::current_exception());
+  }
+  return nullptr;
+}
+
+// A method of a C type knows nothing but its arguments: each operator needs a function of its own.
+template <size_t kIndex>
+PyObject* binary(PyObject* self, PyObject* other) {
+  return run_operator(kBinary[kIndex], std::array{self, other});
+}
+template <size_t kIndex>
+PyObject* unary(PyObject* self, PyObject* /*none*/) {
+  return run_operator(kUnary[kIndex], std::array{self});
+}
+
+template <size_t... kIndices>
+std::array<PyMethodDef, sizeof...(kIndices)> binary_methods(std::index_sequence<kIndices...>) {
+  return {PyMethodDef{kBinary[kIndices].name, &binary<kIndices>, METH_O, nullptr}...};
+}
+template <size_t... kIndices>
+std::array<PyMethodDef, sizeof...(kIndices)> unary_methods(std::index_sequence<kIndices...>) {
+  return {PyMethodDef{kUnary[kIndices].name, &unary<kIndices>, METH_NOARGS, nullptr}...};
+}
+
+void install(py::handle wrapper_class, PyMethodDef& method) {
+  const py::object descriptor = py::reinterpret_steal<py::object>(
+      PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(wrapper_class.ptr()), &method));
+  if (!descriptor) throw py::error_already_set();
+  py::setattr(wrapper_class, method.ml_name, descriptor);
+}
+
+}  // namespace
+
+py::object run_operation(const Operation& operation, std::span<PyObject* const> arguments, py::handle kwargs) {
+  HP_CHECK(!torch::jit::tracer::isTracing(), kUnimplemented, "operation '", operation.name,
+           "' on a DTensor cannot be traced by torch.jit");
+  const PythonArguments converted = arguments_from_python(operation.name, arguments, kwargs);
+  std::vector<DTensor> results;
+  {
+    const py::gil_scoped_release no_gil;
+    results = call(operation, converted.positional, converted.keywords);
+  }
+  if (operation.writes) {
+    const py::handle written = written_argument(arguments, kwargs);
+    if (operation.is_list) {
+      for (const py::handle item : written) follow_local(item);
+    } else {
+      follow_local(written);
+    }
+    return py::reinterpret_borrow<py::object>(written);
+  }
+  if (!operation.is_list) return wrap(std::move(results.front()));
+  py::tuple list(results.size());
+  for (size_t i = 0; i < results.size(); ++i) list[i] = wrap(std::move(results[i]));
+  return list;
+}
+
+void bind_operators(py::module_& module) {
+  module.def(
+      "install_operators",
+      [](const py::type& wrapper_class) {
+        // The class's methods refer to these for as long as the process lives.
+        static auto binary_list = binary_methods(std::make_index_sequence<kBinary.size()>{});
+        static auto unary_list = unary_methods(std::make_index_sequence<kUnary.size()>{});
+        for (PyMethodDef& method : binary_list) install(wrapper_class, method);
+        for (PyMethodDef& method : unary_list) install(wrapper_class, method);
+      },
+      py::arg("wrapper_class"), "Lets C++ run Python's operators on the class.");
+}
+
+}  // namespace hyper_parallel::bindings

@@ -1,0 +1,1 @@
+"""The import paths of the specification: each module re-exports names of the package."""

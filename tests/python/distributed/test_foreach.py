@@ -1,0 +1,85 @@
+"""The forms on lists that torch's optimizers call: on each element what the single operation does."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from hyper_parallel import distribute_tensor
+from support import layouts
+from support.checks import assert_part, assert_raises, make_mesh
+from support.forms import FOREACH_FORMS, FOREACH_IN_PLACE_FORMS, ListForm
+from support.ranks import ranks
+from support.truth import Spread
+from support.worker import Rank
+
+LAYOUTS = ("ragged", "one holder", "sharded")
+
+
+def plain_lists() -> list[list[torch.Tensor]]:
+    steps = torch.arange(24.0).reshape(layouts.SHAPE)
+    makers = (lambda i: steps / 4 + i, lambda i: torch.cos(steps + i) + 2, lambda i: torch.sin(steps - i) + 1.5)
+    return [[make(i) for i in range(len(LAYOUTS))] for make in makers]
+
+
+def spread_out(rank: Rank, lists: list[list[torch.Tensor]]) -> list[list[torch.Tensor]]:
+    mesh = make_mesh(rank.size)
+    placements = [layouts.placement_of(layout, rank.size) for layout in LAYOUTS]
+    return [
+        [distribute_tensor(tensor, mesh, [placement]) for tensor, placement in zip(row, placements, strict=True)]
+        for row in lists
+    ]
+
+
+def check_list(rank: Rank, results: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
+    assert len(results) == len(expected) == len(LAYOUTS)
+    for layout, result, whole in zip(LAYOUTS, results, expected, strict=True):
+        spread = Spread(layouts.SHAPE, (rank.size,), (layouts.placement_of(layout, rank.size),))
+        assert_part(result, whole, spread, rank.index, exact=False)
+
+
+@pytest.mark.parametrize("form", list(FOREACH_FORMS))
+@ranks(4)
+def test_every_element_is_the_single_operation(rank: Rank, form: str) -> None:
+    run: ListForm = FOREACH_FORMS[form]
+    check_list(rank, list(run(*spread_out(rank, plain_lists()))), list(run(*plain_lists())))
+
+
+@pytest.mark.parametrize("form", list(FOREACH_IN_PLACE_FORMS))
+@ranks(4)
+def test_in_place_forms_change_every_element(rank: Rank, form: str) -> None:
+    run: ListForm = FOREACH_IN_PLACE_FORMS[form]
+    plain, given = plain_lists(), spread_out(rank, plain_lists())
+    before = [(tensor, tensor._version) for tensor in given[0]]
+    run(*plain)
+    run(*given)
+    check_list(rank, given[0], plain[0])
+    assert all(tensor._version > version for tensor, version in before)
+
+
+@ranks(2)
+def test_gradients_flow_through_lists(rank: Rank) -> None:
+    plain = [tensor.requires_grad_() for tensor in plain_lists()[0]]
+    given = [tensor.detach().requires_grad_() for tensor in spread_out(rank, plain_lists())[0]]
+    torch.stack([doubled.full_tensor().sum() for doubled in torch._foreach_mul(given, 2.0)]).sum().backward()
+    for tensor, whole in zip(given, plain, strict=True):
+        torch.testing.assert_close(tensor.grad.full_tensor(), torch.full_like(whole, 2.0 * rank.size))
+
+
+@ranks(2)
+def test_a_fault_in_one_element_changes_none(rank: Rank) -> None:
+    x, y, _ = spread_out(rank, plain_lists())
+    before = [tensor._local_tensor.clone() for tensor in x]
+    unlike = [y[0], y[0], y[2]]
+    assert_raises(ValueError, "_foreach_add_", lambda: torch._foreach_add_(x, unlike))
+    assert_raises(ValueError, "_foreach_mul_", lambda: torch._foreach_mul_(x, y[:2]))
+    for tensor, local in zip(x, before, strict=True):
+        assert torch.equal(tensor._local_tensor, local)
+        assert tensor._version == 0
+
+
+@ranks(2)
+def test_an_operation_outside_the_list_is_refused(rank: Rank) -> None:
+    x, _, _ = spread_out(rank, plain_lists())
+    assert_raises(NotImplementedError, "_foreach_norm", lambda: torch._foreach_norm(x))
+    assert_raises(NotImplementedError, "_foreach_tanh", lambda: torch._foreach_tanh(x))

@@ -1,0 +1,140 @@
+"""x[i] of a tensor sharded on dim 0: a view of the row on its owner, and nothing elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from hyper_parallel import DTensor, Partial, Placement, RaggedShard, Replicate, Shard, distribute_tensor
+from support.checks import assert_consistent, assert_equal, assert_raises, gradient_of, make_mesh, whole_of
+from support.ranks import ranks
+from support.values import numbered
+from support.worker import Rank
+
+
+def square(*, requires_grad: bool = False) -> DTensor:
+    """[[1..4], [5..8], [9..12], [13..16]] over two ranks."""
+    whole = (torch.arange(16.0) + 1).view(4, 4).requires_grad_(requires_grad)
+    return distribute_tensor(whole, make_mesh(2), [Shard(0)])
+
+
+@ranks(2)
+def test_case29_writing_a_row_changes_the_owner_and_nothing_else(rank: Rank) -> None:
+    for index, sums in ((2, [10, 26, 0, 58]), (0, [0, 26, 42, 58]), (-1, [10, 26, 42, 0])):
+        x = square()
+        x[index].zero_()
+        assert x.full_tensor().sum(1).tolist() == sums
+    row = square()[2]
+    assert row._local_tensor.tolist() == ([] if rank.index == 0 else [9, 10, 11, 12])
+
+
+@ranks(2)
+def test_case29_slices_raise_and_change_nothing(rank: Rank) -> None:
+    for index in (slice(2, 3), slice(None, 2)):
+        x = square()
+        assert_raises(NotImplementedError, "x[i]", lambda given=x, i=index: given[i].zero_())
+        assert x.full_tensor().sum(1).tolist() == [10, 26, 42, 58]
+
+
+@ranks(2)
+def test_a_row_is_ragged_with_one_unit_on_its_owner(rank: Rank) -> None:
+    x = square()
+    for index, units in ((0, (1, 0)), (1, (1, 0)), (2, (0, 1)), (3, (0, 1)), (-1, (0, 1)), (-4, (1, 0))):
+        row = x[index]
+        assert row.placements == (RaggedShard((0,), units),)
+        assert tuple(row.shape) == (4,)
+        assert_consistent(row)
+        assert_equal(row.full_tensor(), x.full_tensor()[index])
+
+
+@ranks(2)
+def test_a_row_shares_storage_with_its_tensor_in_both_directions(rank: Rank) -> None:
+    x = square()
+    row = x[3]
+    before = x._version
+    row.mul_(2).add_(1)
+    assert_equal(x.full_tensor()[3], torch.tensor([27.0, 29.0, 31.0, 33.0]))
+    assert x._version > before, "on every rank, also where nothing is written"
+    x.fill_(5)
+    assert_equal(row.full_tensor(), torch.full((4,), 5.0))
+    row.copy_(distribute_tensor(torch.arange(4.0), x.device_mesh, [Replicate()]))
+    assert_equal(x.full_tensor()[3], torch.arange(4.0))
+
+
+@ranks(2)
+def test_an_index_out_of_range_raises_on_every_rank(rank: Rank) -> None:
+    for index in (4, -5, 10**12):
+        assert_raises(IndexError, f"index {index}", lambda i=index: square()[i])
+    assert_raises(IndexError, "", lambda: distribute_tensor(torch.zeros(0, 3), make_mesh(2), [Shard(0)])[0])
+
+
+@ranks(2)
+def test_what_has_no_rows_raises_on_every_rank(rank: Rank) -> None:
+    mesh = make_mesh(2)
+    assert_raises(NotImplementedError, "1-D", lambda: distribute_tensor(torch.zeros(4), mesh, [Shard(0)])[0])
+    others: list[Placement] = [Shard(1), Replicate(), RaggedShard((0,), (1, 1))]
+    for placement in others:
+        x = distribute_tensor(torch.zeros(4, 4), mesh, [placement])
+        assert_raises(NotImplementedError, "x[i]", lambda given=x: given[0])
+    pending = DTensor.from_local(torch.zeros(4, 4), mesh, [Partial()])
+    assert_raises(NotImplementedError, "x[i]", lambda: pending[0])
+    for index in ((0, 0), slice(0, 1), None, ..., [0], torch.tensor([0, 1]), True, "0", 1.0):
+        assert_raises(NotImplementedError, "x[i]", lambda given=index: square()[given])
+
+
+@ranks(2, check=True)
+def test_a_row_that_is_not_contiguous_raises_on_every_rank_under_the_check(rank: Rank) -> None:
+    local = torch.arange(8.0).view(4, 2).t()
+    x = DTensor.from_local(local, make_mesh(2), [Shard(0)], shape=(4, 4))
+    with pytest.raises((ValueError, RuntimeError), match="contiguous"):
+        x[0]
+
+
+@ranks(2)
+def test_reductions_products_and_further_indexing_of_a_row_raise(rank: Rank) -> None:
+    row = square()[1]
+    for action in (row.sum, row.mean, lambda: row @ row, lambda: row[0], lambda: row.view(2, 2)):
+        with pytest.raises(NotImplementedError):
+            action()
+
+
+@ranks(2)
+def test_gradients_of_a_row_reach_its_row(rank: Rank) -> None:
+    x = square(requires_grad=True)
+    row = x[2]
+    assert row.requires_grad, "on every rank"
+    ((row * row).full_tensor() * (rank.index + 1)).sum().backward()
+    expected = torch.zeros(4, 4)
+    expected[2] = 3 * 2 * torch.arange(9.0, 13.0)
+    assert_equal(whole_of(gradient_of(x)), expected)
+
+
+@ranks(2)
+def test_gradients_through_a_written_row(rank: Rank) -> None:
+    leaf = square(requires_grad=True)
+    x = leaf * 1
+    x[1].zero_()
+    x[2].mul_(10)
+    x.backward(distribute_tensor(torch.ones(4, 4), x.device_mesh, x.placements))
+    expected = torch.ones(4, 4)
+    expected[1], expected[2] = 0, 10
+    assert_equal(whole_of(gradient_of(leaf)), expected)
+
+
+@ranks(4)
+def test_rows_beside_replicate_dims_and_of_uneven_shards(rank: Rank) -> None:
+    whole = numbered((5, 3, 2))
+    for mesh_shape, placements in (
+        ((4,), [Shard(0)]),
+        ((2, 2), [Replicate(), Shard(0)]),
+        ((2, 2), [Shard(0), Replicate()]),
+    ):
+        x = distribute_tensor(whole, make_mesh(*mesh_shape), placements)
+        for index in range(-5, 5):
+            assert_equal(x[index].full_tensor(), whole[index])
+        x[4].zero_()
+        expected = whole.clone()
+        expected[4] = 0
+        assert_equal(x.full_tensor(), expected)
+    both = distribute_tensor(whole, make_mesh(2, 2), [Shard(0), Shard(0)])
+    assert_raises(NotImplementedError, "x[i]", lambda: both[0])
