@@ -19,6 +19,8 @@ build_packages=(libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev nlo
   libgloo-dev ccache)
 fuzz_packages=(clang-19 libclang-rt-19-dev)
 
+has_headers='import os.path, sysconfig; open(os.path.join(sysconfig.get_path("include"), "Python.h")).close()'
+
 say() { printf 'setup: %s\n' "$*"; }
 die() {
   printf 'setup: %s\n' "$@" >&2
@@ -44,12 +46,14 @@ wanted_packages() {
       build)
         printf '%s\n' "${build_packages[@]}"
         command -v g++ >/dev/null || echo g++
-        if [ ! -x "$venv/bin/python" ]; then
-          local python
+        local python=$venv/bin/python
+        if [ ! -x "$python" ]; then
           python=$(find_python)
           [ -n "$python" ] || echo python3
           "${python:-false}" -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
         fi
+        # The headers that the extension modules include; a Python of one's own build brings them along.
+        "${python:-false}" -c "$has_headers" 2>/dev/null || echo python3-dev
         ;;
       fuzz) printf '%s\n' "${fuzz_packages[@]}" ;;
     esac
