@@ -9,7 +9,6 @@ of AdamW over many of them adds, and redistributions. dtensor_bench/measure.py s
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import re
 import sys
@@ -50,15 +49,20 @@ def main() -> None:
 def parse_options(arguments: Sequence[str]) -> Options:
     parser = argparse.ArgumentParser(prog="bench_dtensor", description="Times DTensor beside torch's own.")
     parser.add_argument("--pairs", type=int, default=21, help="timed pairs of a row (default %(default)s; at least 15)")
-    parser.add_argument(
-        "--only", type=re.compile, default=re.compile(""), help="rows in whose text this regex is found"
-    )
+    parser.add_argument("--only", type=_regex, default=_regex(""), help="rows in whose text this regex is found")
     parser.add_argument("--quick", action="store_true", help="only shows that it runs: few calls, no large tensors")
     given = parser.parse_args(arguments)
     if given.pairs < 1:
         parser.error(f"--pairs {given.pairs}: must be at least 1")
-    effort = Effort(pairs=3, share_of_calls=0.02, most_bytes=1 << 10) if given.quick else Effort(pairs=given.pairs)
+    effort = Effort(pairs=3, seconds=0.0005, most_bytes=1 << 10) if given.quick else Effort(pairs=given.pairs)
     return Options(effort, given.only)
+
+
+def _regex(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a regular expression: {error}") from error
 
 
 def start_ranks() -> NoReturn:
@@ -74,8 +78,6 @@ def run_rank(options: Options) -> None:
     mesh = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("x",))
     worlds = Worlds(mesh, mesh.to_torch("cpu"))
     figures: list[Figure] = [*calls.figures(worlds), *optimizer.figures(worlds), *transfers.figures(worlds)]
-    # What the imports have left need not be looked through each time that garbage is collected.
-    gc.freeze()
     if dist.get_rank() == 0:
         report.print_header(options.effort)
     for figure in figures:

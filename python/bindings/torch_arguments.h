@@ -7,18 +7,21 @@
 
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "hyper_parallel/torch/elementwise_argument.h"
 
 namespace hyper_parallel::bindings {
 
-/// Arguments that refer to the Python objects they were made from: these must stay alive.
+/// Arguments that refer to the Python objects they were made from: the caller's must stay alive. Destroyed with the
+/// GIL.
 struct PythonArguments {
   c10::SmallVector<Argument, 4> positional;
   c10::SmallVector<Keyword, 4> keywords;
+  std::vector<py::object> kept;
 };
 
-/// `kwargs` is a dict, None or null. `device`, `layout` and `pin_memory` that ask for what a DTensor has are left out.
+/// `kwargs` is a dict, None or null. `device`, `layout`, `pin_memory` and `requires_grad` that ask for what a DTensor has are left out.
 /// Throws kType, naming the operation, for an object that is no DTensor, plain tensor, number, dtype, memory format,
 /// text, None or list of these, and kInvalidArgument for an int beyond int64.
 PythonArguments arguments_from_python(std::string_view operation, std::span<PyObject* const> arguments,

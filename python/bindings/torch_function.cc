@@ -158,9 +158,9 @@ PyMethodDef torch_function_definition = {
     "torch_function", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(torch_function)), METH_FASTCALL,
     "torch_function(func, types, args, kwargs=None)\n\nRuns a function of torch on DTensors."};
 
+/// A later registration replaces an earlier one: an import that failed halfway may be tried again.
 void add(py::handle function, Key::Role role, Treatment treatment) {
-  HP_CHECK(treatments().try_emplace({role, function.ptr()}, std::move(treatment)).second, kInvalidArgument,
-           "torch function ", std::string(py::repr(function)), " is registered twice");
+  treatments().insert_or_assign({role, function.ptr()}, std::move(treatment));
 }
 
 Key::Role role_of(const std::string& role) {

@@ -21,7 +21,7 @@
 
 namespace hyper_parallel::bindings {
 
-/// Names the Python class that wrappers are instances of; once, when the package is imported.
+/// Names the Python class that wrappers are instances of, when the package is imported.
 void set_wrapper_class(py::type wrapper_class);
 
 /// True for an instance of the wrapper class.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, cast
 
 import torch
 import torch.nn.functional
+import torch.nn.init
 
 from hyper_parallel import _pickling, _torch
 from hyper_parallel.errors import (
@@ -372,7 +373,7 @@ def _set_data(function: _Function, args: _Args, kwargs: _Kwargs) -> None:
 
 def _to_dtype(tensor: DTensor, dtype: torch.dtype | None, *, copy: bool = False) -> DTensor:
     if dtype is None or dtype == tensor.dtype:
-        return cast("DTensor", tensor.clone()) if copy else tensor
+        return tensor.clone() if copy else tensor
     converted: DTensor = _torch.call("to", tensor, dtype)
     return converted
 
@@ -445,7 +446,7 @@ def _contiguous(function: _Function, args: _Args, kwargs: _Kwargs) -> DTensor:
     tensor: DTensor = args[0]
     if _torch.local(tensor).is_contiguous():
         return tensor
-    return cast("DTensor", tensor.clone(memory_format=torch.contiguous_format))
+    return tensor.clone(memory_format=torch.contiguous_format)
 
 
 @_handles(torch.Tensor.where)
@@ -455,6 +456,28 @@ def _where(function: _Function, args: _Args, kwargs: _Kwargs) -> DTensor:
 
 def _where_method(tensor: DTensor, condition: DTensor, other: torch.Tensor | complex) -> DTensor:
     return cast("DTensor", _torch.call("where", condition, tensor, other))
+
+
+@_handles(torch.Tensor.view_as)
+def _view_as(function: _Function, args: _Args, kwargs: _Kwargs) -> DTensor:
+    tensor, other = args[0], kwargs["other"] if "other" in kwargs else args[1]
+    if not _is_dtensor(other) or other.shape != tensor.shape:
+        raise UnimplementedError(
+            f"view_as of a DTensor of shape {tuple(tensor.shape)} takes a DTensor of the same shape; "
+            "redistribute to Replicate and leave by full_tensor()"
+        )
+    local = _torch.local(tensor)
+    return _torch.wrap_like(tensor, local.view_as(local))
+
+
+@_handles(torch.nn.init.constant_)
+def _init_constant_(function: _Function, args: _Args, kwargs: _Kwargs) -> DTensor:
+    return _init_constant(*args, **kwargs)
+
+
+def _init_constant(tensor: DTensor, val: float) -> DTensor:
+    with torch.no_grad():
+        return _torch.call("fill_", tensor, val)
 
 
 @_handles(torch.nn.functional.relu)

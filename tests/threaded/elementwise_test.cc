@@ -318,6 +318,9 @@ TEST(Elementwise_ThreeOperands, AndBounds_ArePlainTorch) {
     expect_whole(lerp(x, y, one), at::lerp(a, b, one), "lerp with one weight");
     expect_whole(addcmul(x, y, z, 0.5), at::addcmul(a, b, c, 0.5), "addcmul");
     expect_whole(addcdiv(x, y, z, 2), at::addcdiv(a, b, c, 2), "addcdiv");
+    const at::Tensor two = at::full({}, 2);
+    expect_whole(call("addcdiv", {x, y, z}, {{"value", two}}).front(), at::addcdiv(a, b, c, 2),
+                 "addcdiv with a tensor that is a number");
     expect_whole(clamp(x, -1, 2.5), at::clamp(a, -1, 2.5), "clamp");
     expect_whole(clamp(x, {}, 2), at::clamp(a, std::nullopt, 2), "clamp max");
     expect_whole(clamp(x, {}, y), at::clamp(a, std::optional<at::Tensor>(), b), "clamp with a tensor");

@@ -14,7 +14,6 @@ from dtensor_bench.worlds import Worlds, check_equal
 from hyper_parallel import DTensor, Placement, RaggedShard, Shard
 
 _ROWS, _COLUMNS = 8, 8  # of a rank's part
-_CALLS = 400
 _OPERATION = AtMost(0.6)
 _WRAPPING = AtMost(0.3)
 
@@ -30,15 +29,15 @@ def figures(worlds: Worlds) -> list[Figure]:
     }
     return [
         *(
-            Figure(f"{name}, {placed}", _OPERATION, _CALLS, _operation(worlds, operation, placement))
+            Figure(f"{name}, {placed}", _OPERATION, _operation(worlds, operation, placement))
             for name, operation in operations.items()
             for placed, placement in placements.items()
         ),
         *(
-            Figure(f"from_local, {placed}", _WRAPPING, _CALLS, _from_local(worlds, placement))
+            Figure(f"from_local, {placed}", _WRAPPING, _from_local(worlds, placement))
             for placed, placement in placements.items()
         ),
-        Figure("redistribute to the same layout", _WRAPPING, _CALLS, _no_redistribution(worlds)),
+        Figure("redistribute to the same layout", _WRAPPING, _no_redistribution(worlds)),
     ]
 
 

@@ -13,7 +13,7 @@ class Effort:
     """How thoroughly rows are timed."""
 
     pairs: int
-    share_of_calls: float = 1.0
+    seconds: float = 0.02  # of a side, each time
     most_bytes: int = 1 << 40
 
 
@@ -73,21 +73,19 @@ class Figure:
     Args:
         what: Its text.
         goal: What the ratio shall reach: of whole times, or of what is added to the plain side where there is one.
-        calls: How many calls are timed at a time.
         sides: Makes the inputs and checks that the sides agree.
         bytes: Size of the whole tensor.
     """
 
     what: str
     goal: AtMost | Faster
-    calls: int
     sides: Callable[[], Sides]
     bytes: int = 0
 
     def run(self, effort: Effort) -> Row:
         """Times the sides; all ranks together."""
         sides = self.sides()
-        times = time_pairs(sides, effort.pairs, max(1, int(self.calls * effort.share_of_calls)))
+        times = time_pairs(sides, effort.pairs, effort.seconds)
         base = times.plain if sides.plain is not None else [0.0] * effort.pairs
         ours, theirs, again = (
             [seconds - plain for seconds, plain in zip(side, base, strict=True)]

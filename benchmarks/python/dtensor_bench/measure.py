@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import repeat
+from typing import Self
 
 import torch
 import torch.distributed as dist
@@ -21,6 +22,8 @@ import torch.distributed as dist
 Call = Callable[[], object]
 
 _WARM_UP_PAIRS = 2
+_GROWTH = 4
+_MOST_CALLS = 100_000
 
 
 @dataclass(frozen=True)
@@ -61,22 +64,22 @@ def quartiles(values: list[float]) -> Quartiles:
     return Quartiles(*statistics.quantiles(values, n=4, method="inclusive"))
 
 
-def time_pairs(sides: Sides, pairs: int, calls: int) -> Times:
-    """Times every side `pairs` times, `calls` calls at a time; all ranks call this together."""
+def time_pairs(sides: Sides, pairs: int, seconds: float) -> Times:
+    """Times every side `pairs` times, for about `seconds` each time; all ranks call this together."""
+    for call in (sides.ours, sides.theirs):
+        call()  # imports what it needs
+    # What there is by now need not be looked through each time that garbage is collected.
+    gc.collect()
+    gc.freeze()
     times = Times()
-    collected = [
-        (sides.plain or nothing, times.plain),
-        (sides.ours, times.ours),
-        (sides.theirs, times.theirs),
-        (sides.theirs, times.again),
-    ]
+    plain, ours, theirs = (_Loop.of(call, seconds) for call in (sides.plain or nothing, sides.ours, sides.theirs))
+    collected = [(plain, times.plain), (ours, times.ours), (theirs, times.theirs), (theirs, times.again)]
     for pair in range(-_WARM_UP_PAIRS, pairs):
-        turn = collected if pair % 2 == 0 else collected[::-1]
-        own = torch.tensor([_seconds(call, calls) for call, _ in turn], dtype=torch.float64)
-        dist.all_reduce(own, dist.ReduceOp.MAX)
-        if pair >= 0:
-            for (_, kept), seconds in zip(turn, own.tolist(), strict=True):
-                kept.append(seconds / calls)
+        for loop, kept in collected if pair % 2 == 0 else collected[::-1]:
+            taken = loop.seconds()
+            if pair >= 0:
+                kept.append(taken / loop.calls)
+    gc.unfreeze()
     return times
 
 
@@ -84,15 +87,36 @@ def nothing() -> None:
     """What a loop itself costs."""
 
 
-def _seconds(call: Call, calls: int) -> float:
-    """Of `calls` calls on this rank, from a barrier on. The last result is let go when the clock has stopped."""
-    gc.collect()
-    gc.disable()
-    try:
-        dist.barrier()
-        begin = time.perf_counter()
-        for _ in repeat(None, calls):
-            result = call()  # noqa: F841
-        return time.perf_counter() - begin
-    finally:
-        gc.enable()
+@dataclass(frozen=True)
+class _Loop:
+    """So many calls at a time. The sides of a row take about as long as each other: what the machine does in between
+    would else hit the long ones alone."""
+
+    call: Call
+    calls: int
+
+    @classmethod
+    def of(cls, call: Call, seconds: float) -> Self:
+        """As many calls as take about `seconds`, the same number on every rank."""
+        calls, taken = 1, cls(call, 1).seconds()
+        while taken < seconds / _GROWTH and calls < _MOST_CALLS:
+            calls *= _GROWTH
+            taken = cls(call, calls).seconds()
+        return cls(call, max(1, round(calls * seconds / taken)))
+
+    def seconds(self) -> float:
+        """Of all calls on the slowest rank, from a barrier on. The last result is let go when the clock has stopped."""
+        gc.collect()
+        gc.disable()
+        try:
+            call = self.call
+            dist.barrier()
+            begin = time.perf_counter()
+            for _ in repeat(None, self.calls):
+                result = call()  # noqa: F841
+            own = time.perf_counter() - begin
+        finally:
+            gc.enable()
+        slowest = torch.tensor(own, dtype=torch.float64)
+        dist.all_reduce(slowest, dist.ReduceOp.MAX)
+        return slowest.item()

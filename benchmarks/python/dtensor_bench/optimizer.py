@@ -14,7 +14,6 @@ from hyper_parallel import Placement, RaggedShard, Shard
 
 _PARAMETERS = 50
 _ROWS, _COLUMNS = 8, 8  # of a rank's part
-_CALLS = 5
 _GOAL = AtMost(0.5)
 
 
@@ -26,9 +25,7 @@ def figures(worlds: Worlds) -> list[Figure]:
     }
     loops = {"": None, ", foreach=True": True}
     return [
-        Figure(
-            f"AdamW.step, {_PARAMETERS} parameters{loop}, {placed}", _GOAL, _CALLS, _step(worlds, placement, foreach)
-        )
+        Figure(f"AdamW.step, {_PARAMETERS} parameters{loop}, {placed}", _GOAL, _step(worlds, placement, foreach))
         for loop, foreach in loops.items()
         for placed, placement in placements.items()
     ]

@@ -14,6 +14,12 @@ namespace {
 bool is_tensor(const Argument& argument) { return argument.dtensor() != nullptr || argument.plain_tensor() != nullptr; }
 bool is_number(const Argument& argument) { return argument.number() != nullptr; }
 
+/// A plain tensor that stands for a number, as in torch: no dims, no gradient.
+bool is_tensor_number(const Argument& argument) {
+  const at::Tensor* tensor = argument.plain_tensor();
+  return tensor != nullptr && tensor->defined() && tensor->dim() == 0 && !tensor->requires_grad();
+}
+
 bool accepts(const Parameter& parameter, const Argument& argument) {
   if (argument.is_none()) return parameter.optional;
   const Argument::List* items = argument.items();
@@ -23,7 +29,7 @@ bool accepts(const Parameter& parameter, const Argument& argument) {
     case ParameterKind::kTensorList:
       return items != nullptr && std::ranges::all_of(*items, is_tensor);
     case ParameterKind::kNumber:
-      return is_number(argument);
+      return is_number(argument) || is_tensor_number(argument);
     case ParameterKind::kNumberList:
       return items != nullptr && std::ranges::all_of(*items, is_number);
     case ParameterKind::kDtype:
@@ -143,6 +149,16 @@ c10::IValue number_ivalue(const at::Scalar& number) {
   return number.toLong();
 }
 
+/// Replaces tensors that stand for numbers by these.
+void read_tensor_numbers(BoundCall& call) {
+  for (BoundArgument& argument : call.arguments) {
+    if (argument.value == nullptr || argument.parameter->kind != ParameterKind::kNumber) continue;
+    if (!is_tensor_number(*argument.value)) continue;
+    call.read.push_back(std::make_unique<Argument>(argument.value->plain_tensor()->item()));
+    argument.value = call.read.back().get();
+  }
+}
+
 }  // namespace
 
 void refuse_out(const Operation& operation, c10::ArrayRef<Keyword> keywords) {
@@ -155,12 +171,13 @@ void refuse_out(const Operation& operation, c10::ArrayRef<Keyword> keywords) {
 BoundCall bind_arguments(const Operation& operation, c10::ArrayRef<Argument> arguments,
                          c10::ArrayRef<Keyword> keywords) {
   refuse_out(operation, keywords);
-  BoundCall call{nullptr, {}};
+  BoundCall call{nullptr, {}, {}};
   std::optional<Mismatch> best;
   for (const Overload& overload : operation.overloads) {
     const auto mismatch = try_bind(overload, arguments, keywords, call.arguments);
     if (!mismatch) {
       call.overload = &overload;
+      read_tensor_numbers(call);
       return call;
     }
     if (!best || mismatch->taken > best->taken) best = mismatch;

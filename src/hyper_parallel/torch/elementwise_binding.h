@@ -7,6 +7,8 @@
 #include <c10/util/SmallVector.h>
 
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "hyper_parallel/torch/elementwise_argument.h"
 #include "hyper_parallel/torch/elementwise_table.h"
@@ -24,10 +26,13 @@ using BoundArguments = c10::SmallVector<BoundArgument, 8>;
 struct BoundCall {
   const Overload* overload;
   BoundArguments arguments;
+  std::vector<std::unique_ptr<Argument>> read;  // numbers that came as tensors
 };
 
 /// Binds positional `arguments` and `keywords` to the first overload that takes them. "input" is another name of
 /// "self". The result refers to all it was given.
+///
+/// A plain tensor of no dims that needs no gradient is taken for a number where a tensor is not.
 ///
 /// Throws kType, naming operation and argument, if no overload fits: too many arguments, one missing, given twice, of
 /// an unknown name or of the wrong kind. Throws kUnimplemented for a keyword `out`.

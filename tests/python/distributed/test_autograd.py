@@ -9,7 +9,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from hyper_parallel import DTensor, Placement, RaggedShard, Replicate, Shard, distribute_tensor
-from support.checks import assert_consistent, assert_equal, gradient_of, make_mesh, whole_of
+from support.checks import assert_consistent, assert_equal, assert_raises, gradient_of, make_mesh, whole_of
 from support.ranks import ranks
 from support.values import numbered
 from support.worker import Rank
@@ -326,3 +326,27 @@ def test_anomaly_mode_and_graph_inspection_work(rank: Rank) -> None:
         y.backward(like(x, torch.ones(SHAPE)))
     assert y.grad_fn is not None
     assert_equal(whole_of(gradient_of(x)), torch.full(SHAPE, 2.0))
+
+
+@every_layout
+@ranks(2)
+def test_a_hook_on_several_leaves_runs_once_with_all_gradients(rank: Rank, layout: str) -> None:
+    x, y = leaf(layout), leaf(layout)
+    seen: list[list[torch.Tensor]] = []
+    torch.autograd.graph.register_multi_grad_hook([x, y], lambda gradients: seen.append(list(gradients)))
+    (x * 2 + y * 3).full_tensor(grad_placements=[Replicate()]).sum().backward()
+    assert len(seen) == 1
+    assert [gradient.full_tensor().unique().item() for gradient in seen[0]] == [2.0, 3.0]
+
+
+@every_layout
+@ranks(2)
+def test_view_as_shares_storage_and_graph(rank: Rank, layout: str) -> None:
+    x = leaf(layout)
+    view = x.view_as(x)
+    assert view is not x
+    assert view.to_local().data_ptr() == x.to_local().data_ptr()
+    (view * 2).full_tensor(grad_placements=[Replicate()]).sum().backward()
+    assert x.grad is not None
+    assert x.grad.full_tensor().unique().item() == 2.0
+    assert_raises(NotImplementedError, "view_as of a DTensor of shape", lambda: x.view_as(torch.ones(1)))

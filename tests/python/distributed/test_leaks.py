@@ -18,7 +18,7 @@ from support.ranks import ranks
 from support.worker import Rank
 
 OPERATIONS = 10_000
-COMMUNICATING = 1_000
+COMMUNICATING = 500
 GROWTH = 4 * 1024 * 1024
 """Bytes by which a process may grow: an object kept per operation would take more."""
 

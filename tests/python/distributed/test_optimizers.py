@@ -31,6 +31,8 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "AdamW": lambda parameters, **kw: torch.optim.AdamW(parameters, lr=0.05, **kw),
     "AdamW, decay": lambda parameters, **kw: torch.optim.AdamW(parameters, lr=0.05, weight_decay=0.2, **kw),
     "AdamW, maximize": lambda parameters, **kw: torch.optim.AdamW(parameters, lr=0.01, maximize=True, **kw),
+    # torch itself has no foreach form with a tensor for lr.
+    "AdamW, tensor lr": lambda parameters, **_: torch.optim.AdamW(parameters, lr=torch.tensor(0.05), foreach=False),
     "Adam, decay": lambda parameters, **kw: torch.optim.Adam(parameters, lr=0.05, weight_decay=0.1, **kw),
 }
 every_optimizer = pytest.mark.parametrize("name", list(OPTIMIZERS))

@@ -34,7 +34,7 @@ PAIRS = [
     ("partial", "shard"),
     ("partial", "replicate"),
 ]
-EXAMPLES = 20
+EXAMPLES = 14
 
 on_every_mesh = pytest.mark.parametrize("mesh_shape", [(2,), (4,), (2, 2)], ids=["mesh2", "mesh4", "mesh2x2"])
 every_pair = pytest.mark.parametrize(("source", "target"), PAIRS, ids=[f"{a}-{b}" for a, b in PAIRS])

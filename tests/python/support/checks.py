@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from hyper_parallel import DeviceMesh, DTensor, HyperParallelError, Placement
+from hyper_parallel import DeviceMesh, DTensor, HyperParallelError
 from support.truth import Spread
 
 MESH_NAMES = ("dp", "tp")
@@ -81,8 +81,3 @@ def assert_raises(kind: type[BaseException], text: str, action: Callable[[], obj
         action()
     assert isinstance(caught.value, HyperParallelError), f"{type(caught.value)}: {caught.value}"
     assert text in str(caught.value)
-
-
-def on_other_dims(placement: Placement, other: Placement, mesh_dim: int, mesh_ndim: int) -> tuple[Placement, ...]:
-    """`placement` on one mesh dim and `other` on the rest."""
-    return tuple(placement if dim == mesh_dim else other for dim in range(mesh_ndim))

@@ -13,8 +13,6 @@ from hyper_parallel import Partial, Placement, RaggedShard, Replicate, Shard
 from support.truth import Spread
 from support.values import DTYPES, FLOATS
 
-KINDS = ("replicate", "shard", "ragged", "partial")
-
 
 @dataclass(frozen=True)
 class Transition:
