@@ -5,6 +5,7 @@
 #include <array>
 #include <exception>
 #include <string>
+#include <string_view>
 
 #include "hyper_parallel/base/text.h"
 
@@ -81,9 +82,15 @@ void bind_errors(py::module_& core) {
 
 void translate(const Error& error) noexcept {
   try {
-    PyErr_SetString(classes()[static_cast<size_t>(error.code())].ptr(), error.what());
+    const std::string_view text = error.what();
+    // Texts may quote what is no UTF-8.
+    const py::object message = py::reinterpret_steal<py::object>(
+        PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
+    if (message) PyErr_SetObject(classes()[static_cast<size_t>(error.code())].ptr(), message.ptr());
   } catch (py::error_already_set& not_found) {
     not_found.restore();  // the interpreter is shutting down, or the package is broken
+  } catch (const std::exception& unexpected) {
+    PyErr_SetString(PyExc_RuntimeError, unexpected.what());
   }
 }
 

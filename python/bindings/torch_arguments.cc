@@ -2,6 +2,7 @@
 
 #include <torch/csrc/utils/tensor_numpy.h>
 
+#include <optional>
 #include <utility>
 
 #include "hyper_parallel/base/error.h"
@@ -31,40 +32,55 @@ at::Scalar complex_of(py::handle object) {
   return c10::complex<double>(value.real, value.imag);
 }
 
-/// Converts the arguments of one call. What they refer to and the caller's tuple does not hold is added to `kept`.
+/// Converts the arguments of one call, and keeps what they refer to and the caller's tuple does not hold.
 class Converter {
  public:
-  Converter(std::string_view operation, std::vector<py::object>& kept) : operation_(operation), kept_(kept) {}
+  Converter(std::string_view operation, PythonArguments& call) : operation_(operation), call_(call) {}
 
   Argument operator()(py::handle object) {
     PyObject* raw = object.ptr();
-    if (is_wrapper(object)) return unwrap_unchecked(object);
-    if (PyFloat_Check(raw)) return PyFloat_AS_DOUBLE(raw);
-    if (PyBool_Check(raw)) return raw == Py_True;
-    if (PyLong_Check(raw)) return integer_of(operation_, object);
+    if (is_wrapper(object)) return *call_.dtensors.emplace_back(unwrap_unchecked(object));
     if (object.is_none()) return {};
-    if (THPVariable_Check(raw)) return THPVariable_Unpack(raw);
+    if (THPVariable_Check(raw)) return plain(object);
+    if (std::optional<at::Scalar> number = number_of(object)) return *number;
     return other(object);
   }
 
  private:
-  /// What is neither a tensor nor one of Python's most frequent numbers.
+  std::optional<at::Scalar> number_of(py::handle object) const {
+    PyObject* raw = object.ptr();
+    if (PyFloat_Check(raw)) return at::Scalar(PyFloat_AS_DOUBLE(raw));
+    if (PyBool_Check(raw)) return at::Scalar(raw == Py_True);
+    if (PyLong_Check(raw)) return at::Scalar(integer_of(operation_, object));
+    if (PyComplex_Check(raw)) return complex_of(object);
+    return std::nullopt;
+  }
+
+  Argument plain(py::handle object) const {
+    const at::Tensor& tensor = THPVariable_Unpack(object.ptr());
+    HP_CHECK(!tensor.unsafeGetTensorImpl()->is_python_dispatch(), kType, "operation '", operation_, "': a ",
+             Py_TYPE(object.ptr())->tp_name,
+             ", a tensor with a dispatch of its own, is not supported beside a DTensor");
+    return tensor;
+  }
+
   Argument other(py::handle object) {
     PyObject* raw = object.ptr();
-    if (PyComplex_Check(raw)) return complex_of(object);
     if (PyUnicode_Check(raw)) return text_of(object);
     if (THPDtype_Check(raw)) return reinterpret_cast<THPDtype*>(raw)->scalar_type;
     if (THPMemoryFormat_Check(raw)) return reinterpret_cast<THPMemoryFormat*>(raw)->memory_format;
     if (PyList_Check(raw) || PyTuple_Check(raw)) return list(object);
-    if (is_number_like(object)) return (*this)(py::object(object.attr("item")()));
+    if (is_number_like(object)) {
+      // numpy's wider kinds give themselves back.
+      if (std::optional<at::Scalar> number = number_of(object.attr("item")())) return *number;
+    }
     raise(ErrorCode::kType, "operation '", operation_, "': an argument of type ", Py_TYPE(raw)->tp_name,
           " is not supported beside a DTensor");
   }
 
-  /// A list may change while the operation runs without the GIL: its items are kept.
   Argument list(py::handle object) {
     const py::tuple items(py::reinterpret_borrow<py::object>(object));
-    kept_.push_back(items);
+    call_.lists.push_back(items);
     Argument::List converted;
     converted.reserve(items.size());
     for (const py::handle item : items) converted.push_back((*this)(item));
@@ -72,7 +88,7 @@ class Converter {
   }
 
   std::string_view operation_;
-  std::vector<py::object>& kept_;
+  PythonArguments& call_;
 };
 
 /// Whether a keyword that says where and how a new tensor is stored says what holds for the first operand anyway.
@@ -94,7 +110,7 @@ bool is_number_like(py::handle object) { return torch::utils::is_numpy_scalar(ob
 PythonArguments arguments_from_python(std::string_view operation, std::span<PyObject* const> arguments,
                                       py::handle kwargs) {
   PythonArguments converted;
-  Converter convert(operation, converted.kept);
+  Converter convert(operation, converted);
   for (PyObject* const argument : arguments) converted.positional.push_back(convert(argument));
   if (!kwargs || kwargs.is_none()) return converted;
   for (const auto& [name, value] : py::reinterpret_borrow<py::dict>(kwargs)) {

@@ -5,6 +5,7 @@
 #include <c10/util/SmallVector.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -18,12 +19,13 @@ namespace hyper_parallel::bindings {
 struct PythonArguments {
   c10::SmallVector<Argument, 4> positional;
   c10::SmallVector<Keyword, 4> keywords;
-  std::vector<py::object> kept;
+  std::vector<py::tuple> lists;                                  // the items of lists, as they were read
+  c10::SmallVector<std::shared_ptr<const DTensor>, 4> dtensors;  // what wrappers carried
 };
 
-/// `kwargs` is a dict, None or null. `device`, `layout`, `pin_memory` and `requires_grad` that ask for what a DTensor has are left out.
-/// Throws kType, naming the operation, for an object that is no DTensor, plain tensor, number, dtype, memory format,
-/// text, None or list of these, and kInvalidArgument for an int beyond int64.
+/// `kwargs` is a dict, None or null. `device`, `layout`, `pin_memory` and `requires_grad` that ask for what a DTensor
+/// has are left out. Throws kType, naming the operation, for an object that is no DTensor, plain tensor, number, dtype,
+/// memory format, text, None or list of these, and kInvalidArgument for an int beyond int64.
 PythonArguments arguments_from_python(std::string_view operation, std::span<PyObject* const> arguments,
                                       py::handle kwargs);
 

@@ -1,15 +1,14 @@
 #include "torch_attributes.h"
 
 #include <ATen/PythonTorchFunctionTLS.h>
-#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 
-#include "core_errors.h"
 #include "hyper_parallel/base/error.h"
-#include "hyper_parallel/torch/redistribute_local.h"
+#include "torch_guarded.h"
 #include "torch_wrapper.h"
 
 namespace hyper_parallel::bindings {
@@ -31,44 +30,45 @@ struct Attribute {
   PyGetSetDef own;
 };
 
-PyObject* gradient_of(PyObject* self) {
-  const DTensor& tensor = unwrap_unchecked(self);
-  const std::optional<DTensor> gradient = tensor.grad();
-  if (!gradient) Py_RETURN_NONE;
-  return wrap(*gradient).release().ptr();
+py::object checked(PyObject* result) {
+  if (result == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(result);
 }
 
-PyObject* read(PyObject* self, const Attribute& attribute) {
+py::object read(PyObject* self, const Attribute& attribute) {
   switch (attribute.source) {
     case Source::kWrapper: {
       const WithoutTorchFunction guard;
-      return attribute.torch.get(self, attribute.torch.closure);
+      return checked(attribute.torch.get(self, attribute.torch.closure));
     }
     case Source::kLocal: {
-      const py::object local = py::cast(unwrap_unchecked(self).local());
-      return attribute.torch.get(local.ptr(), attribute.torch.closure);
+      const py::object local = py::cast(unwrap_unchecked(self)->local());
+      return checked(attribute.torch.get(local.ptr(), attribute.torch.closure));
     }
     case Source::kGradient:
-      return gradient_of(self);
+      return gradient_wrapper(self);
   }
-  return nullptr;
+  return {};
 }
 
 PyObject* get(PyObject* self, void* closure) {
-  try {
-    return read(self, *static_cast<const Attribute*>(closure));
-  } catch (const Error& error) {
-    translate(error);
-  } catch (...) {
-    torch::translate_exception_to_python(std::current_exception());
-  }
-  return nullptr;
+  return guarded([&] { return read(self, *static_cast<const Attribute*>(closure)); });
 }
 
-/// Torch's setter, which arrives at `__torch_function__`.
+/// What the local tensor answers is set there; everything else by torch's setter, which arrives at
+/// `__torch_function__`.
 int set(PyObject* self, PyObject* value, void* closure) {
-  const PyGetSetDef& torch = static_cast<const Attribute*>(closure)->torch;
-  return torch.set(self, value, torch.closure);
+  const Attribute& attribute = *static_cast<const Attribute*>(closure);
+  PyObject* done = guarded([&] {
+    const bool on_local = attribute.source == Source::kLocal;
+    const py::object target =
+        on_local ? py::cast(unwrap_unchecked(self)->local()) : py::reinterpret_borrow<py::object>(self);
+    if (attribute.torch.set(target.ptr(), value, attribute.torch.closure) != 0) throw py::error_already_set();
+    if (on_local) follow_local(self);
+    return py::object(py::none());
+  });
+  Py_XDECREF(done);
+  return done == nullptr ? -1 : 0;
 }
 
 Source source_of(const std::string& source) {
@@ -82,18 +82,21 @@ void install_attribute(const py::type& wrapper_class, const std::string& name, c
   const py::object found = wrapper_class.attr(name.c_str());
   HP_CHECK(Py_TYPE(found.ptr()) == &PyGetSetDescr_Type, kInvalidArgument, "'", name, "' is no attribute of torch's");
   const PyGetSetDef& torch = *reinterpret_cast<PyGetSetDescrObject*>(found.ptr())->d_getset;
-  auto* const attribute = new Attribute{name, source_of(source), torch, {}};
-  attribute->own = {attribute->name.c_str(), &get, torch.set == nullptr ? nullptr : &set, torch.doc, attribute};
+  auto attribute = std::make_unique<Attribute>(Attribute{name, source_of(source), torch, {}});
+  attribute->own = {attribute->name.c_str(), &get, torch.set == nullptr ? nullptr : &set, torch.doc, attribute.get()};
   const py::object descriptor = py::reinterpret_steal<py::object>(
       PyDescr_NewGetSet(reinterpret_cast<PyTypeObject*>(wrapper_class.ptr()), &attribute->own));
   if (!descriptor) throw py::error_already_set();
+  attribute.release();  // the descriptor's, which may outlive the class
   py::setattr(wrapper_class, name.c_str(), descriptor);
 }
 
 }  // namespace
 
 WithoutTorchFunction::WithoutTorchFunction() : before_(TorchFunctionTLS::get_disabled_state()) {
-  TorchFunctionTLS::set_disabled_state(at::impl::TorchFunctionDisabledState::SUBCLASSES_DISABLED);
+  if (TorchFunctionTLS::get_disabled_state() == at::impl::TorchFunctionDisabledState::ENABLED) {
+    TorchFunctionTLS::set_disabled_state(at::impl::TorchFunctionDisabledState::SUBCLASSES_DISABLED);
+  }
 }
 
 WithoutTorchFunction::~WithoutTorchFunction() {

@@ -13,26 +13,37 @@ namespace {
 /// The process group that torch.distributed uses by default; raises FailedPreconditionError without one.
 c10::intrusive_ptr<c10d::ProcessGroup> default_group() {
   const py::gil_scoped_acquire gil;
-  return py::module_::import("hyper_parallel._communicator")
-      .attr("default_group")()
+  return py::module_::import("hyper_parallel.platform")
+      .attr("world_group")()
       .cast<c10::intrusive_ptr<c10d::ProcessGroup>>();
+}
+
+/// torch.distributed's default process group, null without one.
+const c10d::ProcessGroup* world_group() {
+  // The class lives as long as torch; its attribute is what init_process_group and destroy_process_group set.
+  static PyObject* const kGroup = py::object(py::module_::import("torch.distributed").attr("group")).release().ptr();
+  const py::object world = py::reinterpret_steal<py::object>(PyObject_GetAttrString(kGroup, "WORLD"));
+  if (!world) throw py::error_already_set();
+  return world.is_none() ? nullptr : world.cast<const c10d::ProcessGroup*>();
 }
 
 }  // namespace
 
-const MeshCommunicator& communicator_of(py::handle mesh, std::string_view what) {
+MeshCommunicator communicator_of(py::handle mesh, std::string_view what) {
   static PyObject* const kAttribute = PyUnicode_InternFromString("_communicator");
   HP_CHECK(py::isinstance<DeviceMesh>(mesh), kType, what, " must be a hyper_parallel.DeviceMesh, not ",
            repr_text(mesh));
-  py::object found = py::reinterpret_steal<py::object>(PyObject_GetAttr(mesh.ptr(), kAttribute));
+  const py::object found = py::reinterpret_steal<py::object>(PyObject_GetAttr(mesh.ptr(), kAttribute));
   if (!found) throw py::error_already_set();
-  if (found.is_none()) found = py::module_::import("hyper_parallel._communicator").attr("attach")(mesh);
-  // The mesh keeps it alive.
-  return found.cast<const MeshCommunicator&>();
+  if (!found.is_none()) {
+    const MeshCommunicator& known = found.cast<const MeshCommunicator&>();
+    if (known.talks_over(world_group())) return known;
+  }
+  return py::module_::import("hyper_parallel._communicator").attr("attach")(mesh).cast<MeshCommunicator>();
 }
 
-py::object mesh_of(const MeshCommunicator& communicator) {
-  return py::module_::import("hyper_parallel._communicator").attr("mesh_of")(communicator.mesh(), communicator);
+py::object mesh_of(const DeviceMesh& mesh) {
+  return py::module_::import("hyper_parallel._communicator").attr("mesh_of")(mesh);
 }
 
 MeshCommunicator deferred_communicator(int64_t rank, const DeviceMesh& mesh) {

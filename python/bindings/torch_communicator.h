@@ -10,12 +10,13 @@ namespace hyper_parallel::bindings {
 
 void bind_communicator(py::module_& module);
 
-/// The communicator of a `hyper_parallel.DeviceMesh`. Throws kType for any other object, naming it as `what`, and
-/// kFailedPrecondition if torch.distributed is not initialised.
-const MeshCommunicator& communicator_of(py::handle mesh, std::string_view what);
+/// The communicator of a `hyper_parallel.DeviceMesh` over torch's default process group, made anew where that was made
+/// anew. Throws kType for any other object, naming it as `what`, and kFailedPrecondition if torch.distributed is not
+/// initialised.
+MeshCommunicator communicator_of(py::handle mesh, std::string_view what);
 
-/// The `hyper_parallel.DeviceMesh` of a communicator, with the communicator on it.
-py::object mesh_of(const MeshCommunicator& communicator);
+/// The `hyper_parallel.DeviceMesh` that tensors on this mesh were made on, else a new one.
+py::object mesh_of(const DeviceMesh& mesh);
 
 /// A communicator that looks for torch's default process group when it first communicates.
 MeshCommunicator deferred_communicator(int64_t rank, const DeviceMesh& mesh);

@@ -6,8 +6,8 @@
 #include "core_conversions.h"
 #include "hyper_parallel/base/error.h"
 #include "hyper_parallel/torch/dtensor.h"
+#include "hyper_parallel/torch/gradient_frame.h"
 #include "hyper_parallel/torch/local_shape.h"
-#include "hyper_parallel/torch/redistribute_local.h"
 #include "torch_communicator.h"
 #include "torch_signatures.h"
 #include "torch_wrapper.h"
@@ -18,6 +18,8 @@ namespace {
 const at::Tensor& plain_tensor(py::handle object, std::string_view what) {
   HP_CHECK(!is_wrapper(object), kType, what, " is a DTensor but must be a plain tensor; use redistribute()");
   HP_CHECK(THPVariable_Check(object.ptr()), kType, what, " must be a torch.Tensor, not ", repr_text(object));
+  HP_CHECK(!THPVariable_Unpack(object.ptr()).unsafeGetTensorImpl()->is_python_dispatch(), kType, what, " is a ",
+           Py_TYPE(object.ptr())->tp_name, ", a tensor with a dispatch of its own, but must be a plain torch.Tensor");
   return THPVariable_Unpack(object.ptr());
 }
 
@@ -29,7 +31,7 @@ std::optional<std::vector<Placement>> optional_placements(py::handle placements,
 DTensorObject from_local(const TensorObject& local, const MeshObject& mesh, const PlacementSequence& placements,
                          const OrNone<IntSequence>& shape) {
   const at::Tensor& tensor = plain_tensor(local, "from_local: local_tensor");
-  const MeshCommunicator& communicator = communicator_of(mesh, "from_local: device_mesh");
+  const MeshCommunicator communicator = communicator_of(mesh, "from_local: device_mesh");
   std::vector<Placement> checked = placements_from_python(placements);
   std::optional<std::vector<int64_t>> global;
   if (!shape.is_none()) global = shape_from_python(shape);
@@ -44,7 +46,7 @@ DTensorObject from_local(const TensorObject& local, const MeshObject& mesh, cons
 DTensorObject distribute_tensor(const TensorObject& tensor, const MeshObject& mesh, const PlacementSequence& placements,
                                 const OrNone<IntArgument>& source) {
   const at::Tensor& whole = plain_tensor(tensor, "distribute_tensor: tensor");
-  const MeshCommunicator& communicator = communicator_of(mesh, "distribute_tensor: device_mesh");
+  const MeshCommunicator communicator = communicator_of(mesh, "distribute_tensor: device_mesh");
   std::vector<Placement> checked = placements_from_python(placements);
   std::optional<int64_t> source_rank;
   if (!source.is_none()) source_rank = integer_from_python(source, "src_data_rank");
@@ -58,89 +60,79 @@ DTensorObject distribute_tensor(const TensorObject& tensor, const MeshObject& me
 
 DTensorObject redistribute(const DTensorObject& tensor, const OrNone<MeshObject>& mesh,
                            const PlacementSequence& placements) {
-  const DTensor& source = unwrap(tensor, "redistribute: tensor");
+  const auto source = unwrap(tensor, "redistribute: tensor");
   std::vector<Placement> target = placements_from_python(placements);
   const DeviceMesh onto =
-      mesh.is_none() ? source.layout().mesh() : communicator_of(mesh, "redistribute: device_mesh").mesh();
+      mesh.is_none() ? source->layout().mesh() : communicator_of(mesh, "redistribute: device_mesh").mesh();
   // An equal layout is the very same tensor.
-  if (target == source.placements() && onto == source.layout().mesh()) {
+  if (target == source->placements() && onto == source->layout().mesh()) {
     return tensor;
   }
   std::optional<DTensor> made;
   {
     const py::gil_scoped_release no_gil;
-    made = source.redistribute(onto, std::move(target));
+    made = source->redistribute(onto, std::move(target));
   }
-  if (made->layout() == source.layout()) return tensor;
+  if (made->layout() == source->layout()) return tensor;
   return wrap(*std::move(made));
 }
 
 at::Tensor to_local(const DTensorObject& tensor, const OrNone<PlacementSequence>& grad_placements) {
-  const DTensor& source = unwrap(tensor, "to_local: tensor");
+  const auto source = unwrap(tensor, "to_local: tensor");
   const auto gradient = optional_placements(grad_placements, "grad_placements");
   const py::gil_scoped_release no_gil;
-  return source.to_local(gradient);
+  return source->to_local(gradient);
 }
 
 at::Tensor full_tensor(const DTensorObject& tensor, const OrNone<PlacementSequence>& grad_placements) {
-  const DTensor& source = unwrap(tensor, "full_tensor: tensor");
+  const auto source = unwrap(tensor, "full_tensor: tensor");
   const auto gradient = optional_placements(grad_placements, "grad_placements");
   const py::gil_scoped_release no_gil;
-  return source.full_tensor(gradient);
+  return source->full_tensor(gradient);
 }
 
 NumberObject item(const DTensorObject& tensor) {
-  const DTensor& source = unwrap(tensor, "item: tensor");
+  const auto source = unwrap(tensor, "item: tensor");
   at::Scalar value;
   {
     const py::gil_scoped_release no_gil;
-    value = source.item();
+    value = source->item();
   }
   return py::cast(value);
 }
 
 DTensorObject row(const DTensorObject& tensor, const IntArgument& index) {
-  const DTensor& source = unwrap(tensor, "x[i]: x");
+  const auto source = unwrap(tensor, "x[i]: x");
   const int64_t number = integer_from_python(index, "x[i]: i");
   std::optional<DTensor> made;
   {
     const py::gil_scoped_release no_gil;
-    made = source[number];
+    made = (*source)[number];
   }
-  return wrap(*std::move(made));
+  py::object wrapped = wrap(*std::move(made));
+  set_base(wrapped, tensor);
+  return wrapped;
 }
 
 /// `local` as another tensor of the same layout and shape.
 DTensorObject wrap_like(const DTensorObject& tensor, const at::Tensor& local) {
-  const DTensor& like = unwrap(tensor, "wrap_like: tensor");
-  HP_CHECK(local.sizes() == like.local().sizes(), kInvalidArgument, "wrap_like: a local tensor of shape ",
-           tuple_text(local.sizes()), " but this rank's part has ", tuple_text(like.local().sizes()));
-  return wrap(DTensor::unchecked(local, like.mesh(), like.layout(), like.shape()));
+  const auto like = unwrap(tensor, "wrap_like: tensor");
+  HP_CHECK(local.sizes() == like->local().sizes(), kInvalidArgument, "wrap_like: a local tensor of shape ",
+           tuple_text(local.sizes()), " but this rank's part has ", tuple_text(like->local().sizes()));
+  return wrap(DTensor::unchecked(local, like->mesh(), like->layout(), like->shape()));
 }
 
 /// `local` as the gradient of `tensor`.
 DTensorObject wrap_gradient(const DTensorObject& tensor, const at::Tensor& local) {
-  const DTensor& like = unwrap(tensor, "wrap_gradient: tensor");
-  return wrap(DTensor::unchecked(local, like.mesh(), gradient_layout(like.layout()), like.shape()));
+  return wrap(GradientFrame(*unwrap(tensor, "wrap_gradient: tensor")).dtensor_of(local));
 }
 
 /// The local tensor of a gradient of `tensor`, laid out as its gradients are.
 at::Tensor gradient_local(const DTensorObject& tensor, const DTensorObject& gradient) {
-  const DTensor& like = unwrap(tensor, "tensor");
-  const DTensor& given = unwrap(gradient, "the gradient of a DTensor");
-  HP_CHECK(given.shape() == like.shape(), kInvalidArgument, "the gradient of a DTensor of shape ",
-           tuple_text(like.shape()), " has shape ", tuple_text(given.shape()));
-  const Layout layout = gradient_layout(like.layout());
+  const GradientFrame frame(*unwrap(tensor, "tensor"));
+  const auto given = unwrap(gradient, "the gradient of a DTensor");
   const py::gil_scoped_release no_gil;
-  return given.redistribute(layout.mesh(), layout.placements()).local();
-}
-
-void set_data(const DTensorObject& tensor, const DTensorObject& data) {
-  const DTensor& self = unwrap(tensor, "data = ...: tensor");
-  const DTensor& other = unwrap(data, "data = ...: the value");
-  at::Tensor local = self.local();
-  local.set_data(other.local());
-  assign(tensor, DTensor::unchecked(std::move(local), other.mesh(), other.layout(), other.shape()));
+  return frame.local_of(*given);
 }
 
 /// A DTensor as it was pickled: by `rank`, perhaps in a job that is over.
@@ -163,15 +155,18 @@ void bind_makers(py::module_& module) {
 }
 
 void bind_parts(py::module_& module) {
+  py::class_<WeakWrapper>(module, "WeakDTensor", "A DTensor that may go; calling it gives the DTensor or None.")
+      .def(py::init<const DTensorObject&>(), py::arg("tensor"))
+      .def("__call__", [](const WeakWrapper& self) -> OrNone<DTensorObject> { return self.get(); });
   const auto part = [](const char* what, auto get) {
-    return [what, get](const DTensorObject& tensor) { return get(unwrap(tensor, what)); };
+    return [what, get](const DTensorObject& tensor) { return get(*unwrap(tensor, what)); };
   };
   module.def("local", part("local: tensor", [](const DTensor& tensor) { return tensor.local(); }), py::arg("tensor"),
              "This rank's storage, inside the graph.");
   module.def("layout",
              part("layout: tensor",
                   [](const DTensor& tensor) -> LayoutObject {
-                    return layout_to_python(tensor.layout(), mesh_of(tensor.mesh().with_mesh(tensor.layout().mesh())));
+                    return layout_to_python(tensor.layout(), mesh_of(tensor.layout().mesh()));
                   }),
              py::arg("tensor"), "How the tensor lies.");
   module.def("placements",
@@ -181,7 +176,8 @@ void bind_parts(py::module_& module) {
   module.def("placements_text",
              part("placements_text: tensor", [](const DTensor& tensor) { return to_string(tensor.placements()); }),
              py::arg("tensor"), "The placements as text, which `restore` reads.");
-  module.def("mesh", part("mesh: tensor", [](const DTensor& tensor) -> MeshObject { return mesh_of(tensor.mesh()); }),
+  module.def("mesh",
+             part("mesh: tensor", [](const DTensor& tensor) -> MeshObject { return mesh_of(tensor.layout().mesh()); }),
              py::arg("tensor"), "The mesh that the tensor lies on.");
   module.def(
       "shape",
@@ -212,7 +208,12 @@ void bind_dtensor(py::module_& module) {
              "A local tensor as the gradient of `tensor`.");
   module.def("gradient_local", &gradient_local, py::arg("tensor"), py::arg("gradient"),
              "The local tensor of a gradient of `tensor`, laid out as its gradients are.");
-  module.def("set_data", &set_data, py::arg("tensor"), py::arg("data"), "tensor.data = data.");
+  module.def(
+      "set_data", [](const DTensorObject& tensor, const DTensorObject& data) { set_data(tensor, data); },
+      py::arg("tensor"), py::arg("data"), "tensor.data = data.");
+  module.def(
+      "set_base", [](const DTensorObject& view, const DTensorObject& base) { set_base(view, base); }, py::arg("view"),
+      py::arg("base"), "Tells that one's local tensor is a view of the other's.");
   module.def(
       "follow_local", [](const DTensorObject& tensor) { follow_local(tensor); }, py::arg("tensor"),
       "Reads the local tensor's place in the graph again.");

@@ -1,16 +1,15 @@
 #include "torch_function.h"
 
-#include <torch/csrc/Exceptions.h>
-
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <variant>
 
-#include "core_errors.h"
 #include "hyper_parallel/base/error.h"
 #include "hyper_parallel/torch/elementwise_table.h"
 #include "torch_attributes.h"
+#include "torch_guarded.h"
 #include "torch_operation.h"
 #include "torch_wrapper.h"
 
@@ -38,10 +37,15 @@ struct KeyHash {
   }
 };
 
-/// Filled while the package is imported, read under the GIL; the functions are torch's and live as long as it.
-std::unordered_map<Key, Treatment, KeyHash>& treatments() {
-  static auto* const kTreatments = new std::unordered_map<Key, Treatment, KeyHash>;
-  return *kTreatments;
+struct Entry {
+  py::object function;  // kept, so that no other object comes to have its address
+  Treatment treatment;
+};
+
+/// Filled while the package is imported, read under the GIL.
+std::unordered_map<Key, Entry, KeyHash>& entries() {
+  static auto* const kEntries = new std::unordered_map<Key, Entry, KeyHash>;
+  return *kEntries;
 }
 
 std::string name_of(py::handle object) { return py::str(object.attr("__name__")); }
@@ -100,7 +104,7 @@ py::object answer_from_local(py::handle function, py::handle args, py::handle kw
   py::tuple replaced(given.size());
   for (size_t i = 0; i < given.size(); ++i) {
     const py::object item = given[i];
-    replaced[i] = is_wrapper(item) ? py::cast(unwrap_unchecked(item).local()) : item;
+    replaced[i] = is_wrapper(item) ? py::cast(unwrap_unchecked(item)->local()) : item;
   }
   return call_plain(function, replaced, kwargs);
 }
@@ -110,12 +114,12 @@ py::object answer_from_local(py::handle function, py::handle args, py::handle kw
   py::handle operand = first_wrapper(args);
   if (!operand && kwargs) operand = first_wrapper(kwargs);
   HP_CHECK(operand, kType, "operation '", name, "' was given no DTensor");
-  refuse_operation(name, unwrap_unchecked(operand));
+  refuse_operation(name, *unwrap_unchecked(operand));
 }
 
 py::object dispatch(py::handle function, py::handle args, py::handle kwargs) {
-  const auto found = treatments().find(key_of(function));
-  if (found == treatments().end()) refuse(function, args, kwargs);
+  const auto found = entries().find(key_of(function));
+  if (found == entries().end()) refuse(function, args, kwargs);
   return std::visit(Overloaded{
                         [&](const Operation* operation) { return run(*operation, args, kwargs); },
                         [&](const Metadata&) {
@@ -127,31 +131,33 @@ py::object dispatch(py::handle function, py::handle args, py::handle kwargs) {
                           return handler.callable(function, args, kwargs ? kwargs : py::handle(py::dict()));
                         },
                     },
-                    found->second);
+                    found->second.treatment);
 }
 
 /// Whether every class that takes part is torch's or ours; another tensor class may know better what to do with us.
 bool knows_all(py::handle types) {
   for (const py::handle type : types) {
+    HP_CHECK(PyType_Check(type.ptr()), kType, "__torch_function__: types holds ", std::string(py::repr(type)),
+             " but must hold classes");
     auto* const class_object = reinterpret_cast<PyTypeObject*>(type.ptr());
     if (!THPVariable_CheckTypeExact(class_object) && !is_wrapper_class(type)) return false;
   }
   return true;
 }
 
+/// The protocol's arguments: (function, types, args) and kwargs, a dict, None or missing.
+py::object answer(std::span<PyObject* const> given) {
+  HP_CHECK(given.size() == 3 || given.size() == 4, kType, "__torch_function__ takes func, types, args and kwargs, not ",
+           given.size(), " arguments");
+  const py::handle kwargs = given.size() == 4 && given[3] != Py_None ? py::handle(given[3]) : py::handle();
+  HP_CHECK(PyTuple_Check(given[2]), kType, "__torch_function__: args must be a tuple");
+  HP_CHECK(!kwargs || PyDict_Check(kwargs.ptr()), kType, "__torch_function__: kwargs must be a dict");
+  if (!knows_all(given[1])) return py::reinterpret_borrow<py::object>(Py_NotImplemented);
+  return dispatch(given[0], given[2], kwargs);
+}
+
 PyObject* torch_function(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t count) {
-  try {
-    const torch::PyWarningHandler warnings;
-    HP_CHECK(count >= 3 && count <= 4, kType, "__torch_function__ takes func, types, args and kwargs");
-    if (!knows_all(arguments[1])) Py_RETURN_NOTIMPLEMENTED;
-    const bool has_kwargs = count == 4 && arguments[3] != nullptr && arguments[3] != Py_None;
-    return dispatch(arguments[0], arguments[2], has_kwargs ? py::handle(arguments[3]) : py::handle()).release().ptr();
-  } catch (const Error& error) {
-    translate(error);
-  } catch (...) {
-    torch::translate_exception_to_python(std::current_exception());
-  }
-  return nullptr;
+  return guarded([&] { return answer({arguments, static_cast<size_t>(count)}); });
 }
 
 PyMethodDef torch_function_definition = {
@@ -160,7 +166,8 @@ PyMethodDef torch_function_definition = {
 
 /// A later registration replaces an earlier one: an import that failed halfway may be tried again.
 void add(py::handle function, Key::Role role, Treatment treatment) {
-  treatments().insert_or_assign({role, function.ptr()}, std::move(treatment));
+  entries().insert_or_assign({role, function.ptr()},
+                             Entry{py::reinterpret_borrow<py::object>(function), std::move(treatment)});
 }
 
 Key::Role role_of(const std::string& role) {

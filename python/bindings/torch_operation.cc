@@ -1,7 +1,6 @@
 #include "torch_operation.h"
 
 #include <ATen/PythonTorchFunctionTLS.h>
-#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/jit/frontend/tracer.h>
 
 #include <array>
@@ -9,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "core_errors.h"
 #include "hyper_parallel/base/error.h"
 #include "hyper_parallel/torch/elementwise_call.h"
 #include "torch_arguments.h"
+#include "torch_guarded.h"
 #include "torch_wrapper.h"
 
 namespace hyper_parallel::bindings {
@@ -21,6 +20,7 @@ namespace {
 /// What an in-place form was given to write.
 py::handle written_argument(std::span<PyObject* const> arguments, py::handle kwargs) {
   if (!arguments.empty()) return arguments.front();
+  HP_DCHECK(kwargs);  // without any argument the call has failed
   PyObject* named = PyDict_GetItemString(kwargs.ptr(), "self");
   return named != nullptr ? named : PyDict_GetItemString(kwargs.ptr(), "input");
 }
@@ -48,24 +48,30 @@ bool is_operand(py::handle object) {
          THPVariable_Check(raw) || is_number_like(object);
 }
 
+/// Whether a class that is neither torch's nor ours wants to be asked by torch's function protocol.
+bool has_own_function(py::handle object) {
+  if (is_wrapper(object) || THPVariable_CheckExact(object.ptr()) || PyFloat_Check(object.ptr()) ||
+      PyLong_Check(object.ptr())) {
+    return false;
+  }
+  return py::hasattr(py::type::handle_of(object), "__torch_function__");
+}
+
 /// torch's own operator, where a mode wants to see every function of torch.
-PyObject* call_torch(const char* name, std::span<PyObject* const> arguments) {
+py::object call_torch(const char* name, std::span<PyObject* const> arguments) {
   const py::object method = py::reinterpret_borrow<py::object>(THPVariableClass).attr(name);
-  return PyObject_Vectorcall(method.ptr(), arguments.data(), arguments.size(), nullptr);
+  PyObject* result = PyObject_Vectorcall(method.ptr(), arguments.data(), arguments.size(), nullptr);
+  if (result == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(result);
 }
 
 PyObject* run_operator(const Operator& called, std::span<PyObject* const> arguments) {
-  try {
-    const torch::PyWarningHandler warnings;
-    if (at::impl::torch_function_mode_enabled()) return call_torch(called.name, arguments);
-    if (!is_operand(arguments.back())) Py_RETURN_NOTIMPLEMENTED;
-    return run_operation(*find_operation(called.operation), arguments, {}).release().ptr();
-  } catch (const Error& error) {
-    translate(error);
-  } catch (...) {
-    torch::translate_exception_to_python(std::current_exception());
-  }
-  return nullptr;
+  return guarded([&] {
+    const bool torch_decides = at::impl::torch_function_mode_enabled() || has_own_function(arguments.back());
+    if (torch_decides) return call_torch(called.name, arguments);
+    if (!is_operand(arguments.back())) return py::reinterpret_borrow<py::object>(Py_NotImplemented);
+    return run_operation(*find_operation(called.operation), arguments, {});
+  });
 }
 
 // A method of a C type knows nothing but its arguments: each operator needs a function of its own.
@@ -108,7 +114,12 @@ py::object run_operation(const Operation& operation, std::span<PyObject* const> 
   if (operation.writes) {
     const py::handle written = written_argument(arguments, kwargs);
     if (operation.is_list) {
-      for (const py::handle item : written) follow_local(item);
+      // The items as they were when the operation read them: the list itself may be another by now.
+      for (const py::tuple& items : converted.lists) {
+        for (const py::handle item : items) {
+          if (is_wrapper(item)) follow_local(item);
+        }
+      }
     } else {
       follow_local(written);
     }

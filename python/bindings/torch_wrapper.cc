@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "hyper_parallel/base/error.h"
-#include "hyper_parallel/torch/redistribute_local.h"
+#include "hyper_parallel/torch/gradient_frame.h"
 
 namespace hyper_parallel::bindings {
 namespace {
@@ -16,7 +16,7 @@ using torch::autograd::Edge;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 
-/// Set once by the package's import and read under the GIL; lives as long as the process, as the class does.
+/// Set by the package's import and read under the GIL; lives as long as the process, as the class does.
 PyTypeObject* wrapper_class = nullptr;
 
 c10::DispatchKeySet backend_keys(const at::Tensor& local) {
@@ -25,116 +25,127 @@ c10::DispatchKeySet backend_keys(const at::Tensor& local) {
 
 class WrapperImpl final : public c10::TensorImpl {
  public:
-  explicit WrapperImpl(DTensor value)
-      : TensorImpl(backend_keys(value.local()), value.local().dtype(), value.local().device()),
+  explicit WrapperImpl(std::shared_ptr<const DTensor> value)
+      : TensorImpl(backend_keys(value->local()), value->local().dtype(), value->local().device()),
         value_(std::move(value)) {
     set_storage_access_should_throw();
     set_python_dispatch(true);
     mirror();
   }
 
-  const DTensor& value() const { return value_; }
+  /// Lets go of what it holds as soon as no strong reference is left: a weak one keeps the object itself, and the local
+  /// tensor's hooks may hold that.
+  void release_resources() override {
+    value_.reset();
+    bridge.reset();
+    gradient.reset();
+    TensorImpl::release_resources();
+  }
+
+  const std::shared_ptr<const DTensor>& value() const { return value_; }
   void set_value(DTensor value) {
-    value_ = std::move(value);
+    value_ = std::make_shared<const DTensor>(std::move(value));
     mirror();
   }
 
-  /// The grad_fn that joins the wrapper to its local tensor; any other is torch's.
-  Node* joined = nullptr;
+  /// The grad_fn that bridges the wrapper and its local tensor; any other is torch's.
+  c10::intrusive_ptr<Node> bridge;
+
+  /// The wrapper of the local tensor's gradient that was handed out last.
+  at::Tensor gradient;
+
+  /// The wrapper whose local tensor this one's is a view of.
+  c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> base{
+      c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
 
  private:
   void mirror() {
-    set_sizes_contiguous(value_.shape());
-    data_type_ = value_.local().dtype();
-    if (!is_inference() && !value_.local().is_inference()) {
-      set_version_counter(value_.local().unsafeGetTensorImpl()->version_counter());
+    set_sizes_contiguous(value_->shape());
+    data_type_ = value_->local().dtype();
+    if (!is_inference() && !value_->local().is_inference()) {
+      set_version_counter(value_->local().unsafeGetTensorImpl()->version_counter());
     }
   }
 
-  DTensor value_;
+  std::shared_ptr<const DTensor> value_;
 };
 
-WrapperImpl& impl_of(const at::Tensor& wrapper) { return static_cast<WrapperImpl&>(*wrapper.unsafeGetTensorImpl()); }
+WrapperImpl& impl_of(const at::Tensor& wrapper) {
+  c10::TensorImpl& found = *wrapper.unsafeGetTensorImpl();
+  HP_CHECK(typeid(found) == typeid(WrapperImpl), kType,
+           "this DTensor was not made by DTensor(...) but relabelled from a plain tensor and carries no share");
+  return static_cast<WrapperImpl&>(found);
+}
 
-/// A node with one input and one output that passes gradients between a wrapper and its local tensor. The gradient lies
-/// as `gradient_layout` says.
-class Joint : public Node {
+/// A node with one input and one output that passes gradients between a wrapper and its local tensor.
+class Bridge : public Node {
  public:
-  Joint(const DTensor& tensor, Edge next)
-      : mesh_(tensor.mesh()), layout_(gradient_layout(tensor.layout())), shape_(tensor.shape()) {
-    add_next_edge(std::move(next));
-  }
+  Bridge(const DTensor& tensor, Edge next) : frame(tensor) { add_next_edge(std::move(next)); }
 
  protected:
-  /// The gradient `local` of the carried tensor, as a DTensor.
-  DTensor gradient(const at::Tensor& local) const { return DTensor::unchecked(local, mesh_, layout_, shape_); }
-  /// The local tensor of a gradient that came as a wrapper.
-  at::Tensor local_of(const at::Tensor& wrapped) const {
-    const py::gil_scoped_acquire gil;
-    const py::object object = py::reinterpret_steal<py::object>(THPVariable_Wrap(wrapped));
-    HP_CHECK(is_wrapper(object), kType, "the gradient of a DTensor of shape ", tuple_text(shape_),
-             " is a plain tensor of shape ", tuple_text(wrapped.sizes()), " but must be a DTensor");
-    const DTensor& given = unwrap_unchecked(object);
-    HP_CHECK(given.shape() == shape_, kInvalidArgument, "the gradient of a DTensor of shape ", tuple_text(shape_),
-             " has shape ", tuple_text(given.shape()));
-    return given.redistribute(layout_.mesh(), layout_.placements()).local();
-  }
-
- private:
-  MeshCommunicator mesh_;
-  Layout layout_;
-  std::vector<int64_t> shape_;
+  const GradientFrame frame;
 };
 
-class Leaving final : public Joint {
+/// From the wrapper's gradient to the local tensor's.
+class Leaving final : public Bridge {
  public:
-  using Joint::Joint;
+  using Bridge::Bridge;
   std::string name() const override { return "DTensorToLocal"; }
   variable_list apply(variable_list&& gradients) override {
     if (!gradients[0].defined()) return {at::Tensor()};
-    return {local_of(gradients[0])};
+    return {frame.local_of(*carried(gradients[0]))};
+  }
+
+ private:
+  std::shared_ptr<const DTensor> carried(const at::Tensor& wrapped) const {
+    const py::gil_scoped_acquire gil;
+    const py::object object = py::reinterpret_steal<py::object>(THPVariable_Wrap(wrapped));
+    HP_CHECK(is_wrapper(object), kType, "the gradient of a DTensor of shape ", tuple_text(frame.shape()),
+             " is a plain tensor of shape ", tuple_text(wrapped.sizes()), " but must be a DTensor");
+    return unwrap_unchecked(object);
   }
 };
 
-class Entering final : public Joint {
+/// From the local tensor's gradient to that of the wrapper's own graph.
+class Entering final : public Bridge {
  public:
-  using Joint::Joint;
+  using Bridge::Bridge;
   std::string name() const override { return "LocalToDTensor"; }
   variable_list apply(variable_list&& gradients) override {
     if (!gradients[0].defined()) return {at::Tensor()};
     const py::gil_scoped_acquire gil;
-    const py::object wrapped = wrap(gradient(gradients[0]));
+    const py::object wrapped = wrap(frame.dtensor_of(gradients[0]));
     return {THPVariable_Unpack(wrapped.ptr())};
   }
 };
 
 /// Gives the wrapper its leaving node, or none, as the local tensor requires grad or not.
-void join(const at::Tensor& wrapper) {
+void leave(const at::Tensor& wrapper) {
   WrapperImpl& impl = impl_of(wrapper);
-  const at::Tensor& local = impl.value().local();
+  const at::Tensor& local = impl.value()->local();
   if (!local.requires_grad()) {
-    if (impl.joined != nullptr) torch::autograd::impl::set_gradient_edge(wrapper, {});
-    impl.joined = nullptr;
+    if (impl.bridge) torch::autograd::impl::set_gradient_edge(wrapper, {});
+    impl.bridge = nullptr;
     return;
   }
   Edge edge = torch::autograd::impl::gradient_edge(local);
-  if (impl.joined != nullptr && impl.joined->num_outputs() > 0 && impl.joined->next_edge(0) == edge) return;
-  auto node = c10::make_intrusive<Leaving>(impl.value(), std::move(edge));
-  node->add_input_metadata(wrapper);
-  impl.joined = node.get();
-  torch::autograd::impl::set_gradient_edge(wrapper, {std::move(node), 0});
+  if (impl.bridge && impl.bridge->num_outputs() > 0 && impl.bridge->next_edge(0) == edge) return;
+  impl.bridge = c10::make_intrusive<Leaving>(*impl.value(), std::move(edge));
+  impl.bridge->add_input_metadata(wrapper);
+  torch::autograd::impl::set_gradient_edge(wrapper, {impl.bridge, 0});
 }
 
 /// Where torch gave the wrapper a graph of its own, puts the local tensor behind it.
-void enter(const at::Tensor& wrapper, Node* grad_fn) {
+void enter(const at::Tensor& wrapper) {
   WrapperImpl& impl = impl_of(wrapper);
-  const DTensor& value = impl.value();
+  const DTensor& value = *impl.value();
   at::Tensor local = value.local().detach();
-  auto node = c10::make_intrusive<Entering>(value, torch::autograd::impl::gradient_edge(wrapper));
+  const Edge edge = torch::autograd::impl::gradient_edge(wrapper);
+  auto node = c10::make_intrusive<Entering>(value, edge);
   node->add_input_metadata(local);
   torch::autograd::impl::set_gradient_edge(local, {std::move(node), 0});
   impl.set_value(DTensor::unchecked(std::move(local), value.mesh(), value.layout(), value.shape()));
-  impl.joined = grad_fn;
+  impl.bridge = edge.function;
 }
 
 }  // namespace
@@ -144,41 +155,92 @@ void set_wrapper_class(py::type new_class) {
 }
 
 bool is_wrapper_class(py::handle type) {
+  if (wrapper_class == nullptr || !PyType_Check(type.ptr())) return false;
   auto* const class_object = reinterpret_cast<PyTypeObject*>(type.ptr());
-  return class_object == wrapper_class ||
-         (wrapper_class != nullptr && PyType_IsSubtype(class_object, wrapper_class) != 0);
+  return class_object == wrapper_class || PyType_IsSubtype(class_object, wrapper_class) != 0;
 }
 
-bool is_wrapper(py::handle object) { return is_wrapper_class(reinterpret_cast<PyObject*>(Py_TYPE(object.ptr()))); }
+bool is_wrapper(py::handle object) {
+  PyTypeObject* type = Py_TYPE(object.ptr());
+  return type == wrapper_class || is_wrapper_class(reinterpret_cast<PyObject*>(type));
+}
 
 py::object wrap(DTensor tensor) {
   HP_CHECK(wrapper_class != nullptr, kFailedPrecondition, "import hyper_parallel.dtensor first");
-  const at::Tensor wrapper = at::detail::make_tensor<WrapperImpl>(std::move(tensor));
-  join(wrapper);
+  const at::Tensor wrapper = at::detail::make_tensor<WrapperImpl>(std::make_shared<const DTensor>(std::move(tensor)));
+  leave(wrapper);
   return py::reinterpret_steal<py::object>(THPVariable_Wrap(wrapper, wrapper_class));
 }
 
-const DTensor& unwrap(py::handle object, std::string_view what) {
+std::shared_ptr<const DTensor> unwrap(py::handle object, std::string_view what) {
   HP_CHECK(is_wrapper(object), kType, what, " must be a DTensor, not ", Py_TYPE(object.ptr())->tp_name);
   return unwrap_unchecked(object);
 }
 
-const DTensor& unwrap_unchecked(py::handle wrapper) {
+std::shared_ptr<const DTensor> unwrap_unchecked(py::handle wrapper) {
   const at::Tensor& tensor = THPVariable_Unpack(wrapper.ptr());
-  const c10::TensorImpl& found = *tensor.unsafeGetTensorImpl();
-  HP_CHECK(typeid(found) == typeid(WrapperImpl), kType,
-           "this DTensor was not made by DTensor(...) but relabelled from a plain tensor and carries no share");
-  WrapperImpl& impl = impl_of(tensor);
-  if (Node* grad_fn = torch::autograd::impl::grad_fn_unsafe(tensor); grad_fn != impl.joined) enter(tensor, grad_fn);
+  const WrapperImpl& impl = impl_of(tensor);
+  if (torch::autograd::impl::grad_fn_unsafe(tensor) != impl.bridge.get()) {
+    enter(tensor);
+  } else if (impl.value()->local().requires_grad() || impl.bridge) {
+    leave(tensor);  // the local tensor may have been written by way of another handle
+  }
   return impl.value();
 }
 
-void assign(py::handle wrapper, DTensor tensor) {
-  const at::Tensor& self = THPVariable_Unpack(wrapper.ptr());
-  impl_of(self).set_value(std::move(tensor));
-  join(self);
+py::object gradient_wrapper(py::handle wrapper) {
+  const std::shared_ptr<const DTensor> carried = unwrap_unchecked(wrapper);
+  at::Tensor& known = impl_of(THPVariable_Unpack(wrapper.ptr())).gradient;
+  const at::Tensor& local = carried->local().grad();
+  if (!local.defined()) {
+    known.reset();
+    return py::none();
+  }
+  if (!known.defined() || !impl_of(known).value()->local().is_same(local)) {
+    known = THPVariable_Unpack(wrap(GradientFrame(*carried).dtensor_of(local)).ptr());
+  }
+  return py::reinterpret_steal<py::object>(THPVariable_Wrap(known));
 }
 
-void follow_local(py::handle wrapper) { join(THPVariable_Unpack(wrapper.ptr())); }
+void set_data(py::handle wrapper, py::handle other) {
+  const std::shared_ptr<const DTensor> old = unwrap(wrapper, "data = ...: tensor");
+  const std::shared_ptr<const DTensor> data = unwrap(other, "data = ...: the value");
+  HP_CHECK(old->mesh().rank() == data->mesh().rank(), kFailedPrecondition, "data = ...: the value is the part of rank ",
+           data->mesh().rank(), " but the tensor that of rank ", old->mesh().rank());
+  at::Tensor local = old->local();
+  const bool same = old->layout() == data->layout() && old->shape() == data->shape();
+  HP_CHECK(same || !local.grad().defined(), kFailedPrecondition,
+           "data = ...: layout or shape change while the tensor has a gradient; set grad to None first");
+  const at::Tensor& self = THPVariable_Unpack(wrapper.ptr());
+  WrapperImpl& impl = impl_of(self);
+  // The accumulator of the gradient knows the old sizes: without a bridge that holds it a new one is made.
+  if (impl.bridge) torch::autograd::impl::set_gradient_edge(self, {});
+  impl.bridge = nullptr;
+  local.set_data(data->local());
+  impl.set_value(DTensor::unchecked(std::move(local), data->mesh(), data->layout(), data->shape()));
+  leave(self);
+}
+
+void set_base(py::handle view, py::handle base) {
+  impl_of(THPVariable_Unpack(view.ptr())).base = THPVariable_Unpack(base.ptr()).getIntrusivePtr();
+}
+
+WeakWrapper::WeakWrapper(py::handle wrapper) : impl_(THPVariable_Unpack(wrapper.ptr()).getIntrusivePtr()) {
+  HP_CHECK(is_wrapper(wrapper), kType, "a weak reference takes a DTensor, not ", Py_TYPE(wrapper.ptr())->tp_name);
+}
+
+py::object WeakWrapper::get() const {
+  const at::Tensor alive(impl_.lock());
+  return alive.defined() ? py::reinterpret_steal<py::object>(THPVariable_Wrap(alive)) : py::none();
+}
+
+void follow_local(py::handle wrapper) {
+  HP_CHECK(is_wrapper(wrapper), kType, "follow_local takes a DTensor, not ", Py_TYPE(wrapper.ptr())->tp_name);
+  at::Tensor changed = THPVariable_Unpack(wrapper.ptr());
+  while (changed.defined()) {
+    leave(changed);
+    changed = at::Tensor(impl_of(changed).base.lock());
+  }
+}
 
 }  // namespace hyper_parallel::bindings

@@ -17,6 +17,8 @@
 
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <memory>
+
 #include "hyper_parallel/torch/dtensor.h"
 
 namespace hyper_parallel::bindings {
@@ -33,15 +35,33 @@ bool is_wrapper_class(py::handle type);
 /// A new wrapper.
 py::object wrap(DTensor tensor);
 
-/// What a wrapper carries, its graph joined to whatever graph torch gave the wrapper. The reference lives as long as
-/// the wrapper and until it is assigned. Throws kType for any other object; `what` names it in the text.
-const DTensor& unwrap(py::handle object, std::string_view what);
+/// What a wrapper carries, its graph joined to whatever graph torch gave the wrapper. Shared, so that it can be used
+/// without the GIL while another thread assigns to the wrapper. Throws kType for any other object; `what` names it.
+std::shared_ptr<const DTensor> unwrap(py::handle object, std::string_view what);
 
 /// The same for an object that `is_wrapper`.
-const DTensor& unwrap_unchecked(py::handle wrapper);
+std::shared_ptr<const DTensor> unwrap_unchecked(py::handle wrapper);
 
-/// Makes the wrapper carry another tensor: shape, dtype and graph follow.
-void assign(py::handle wrapper, DTensor tensor);
+/// The gradient of the carried leaf as a wrapper, None if there is none; the same object while it is the same gradient.
+py::object gradient_wrapper(py::handle wrapper);
+
+/// wrapper.data = other: the local tensor takes the other's values, dtype, layout and shape and stays the leaf it is.
+/// Throws kFailedPrecondition for another rank's part, and for another layout or shape while there is a gradient.
+void set_data(py::handle wrapper, py::handle other);
+
+/// Tells that `view`'s local tensor is a view of `base`'s: a write through it changes the base's place in the graph.
+void set_base(py::handle view, py::handle base);
+
+/// A wrapper that may go: unlike Python's weak references it does not keep torch from swapping the tensor.
+class WeakWrapper {
+ public:
+  explicit WeakWrapper(py::handle wrapper);
+  /// The wrapper, None if it is gone.
+  py::object get() const;
+
+ private:
+  c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> impl_;
+};
 
 /// Reads the local tensor's place in the graph again, after something that may have changed it: an in-place operation,
 /// requires_grad_, detach_.

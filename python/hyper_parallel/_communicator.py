@@ -4,30 +4,12 @@ from __future__ import annotations
 
 from weakref import WeakValueDictionary
 
-import torch.distributed as dist
-
-from hyper_parallel import _core, _torch
+from hyper_parallel import _core, _torch, platform
 from hyper_parallel.device_mesh import DeviceMesh
-from hyper_parallel.errors import FailedPreconditionError
 
 # The mesh objects that tensors were made on, by value: a tensor hands out its user's mesh, with the process groups that
-# were made on it.
+# were made on it. A mesh that nobody holds any more drops out; its key is a value of its own.
 _attached: WeakValueDictionary[_core.DeviceMesh, DeviceMesh] = WeakValueDictionary()
-
-
-def default_group() -> dist.ProcessGroup:
-    """torch.distributed's default process group.
-
-    Raises:
-        FailedPreconditionError: torch.distributed is not initialised.
-    """
-    group = dist.group.WORLD if dist.is_available() and dist.is_initialized() else None
-    if group is None:
-        raise FailedPreconditionError(
-            "torch.distributed is not initialised: call init_device_mesh(...) or "
-            "torch.distributed.init_process_group(...)"
-        )
-    return group
 
 
 def attach(mesh: DeviceMesh) -> _torch.Communicator:
@@ -37,18 +19,13 @@ def attach(mesh: DeviceMesh) -> _torch.Communicator:
         FailedPreconditionError: torch.distributed is not initialised.
         InvalidArgumentError: The mesh has a rank outside the default process group.
     """
-    communicator = _torch.Communicator(default_group(), mesh)
+    communicator = _torch.Communicator(platform.world_group(), mesh)
     mesh._communicator = communicator
-    _attached.setdefault(mesh, mesh)
+    _attached.setdefault(_core.DeviceMesh(mesh), mesh)
     return communicator
 
 
-def mesh_of(value: _core.DeviceMesh, communicator: _torch.Communicator) -> DeviceMesh:
-    """The mesh object of a value, with its communicator on it: one that a tensor was made on, else a new one."""
+def mesh_of(value: _core.DeviceMesh) -> DeviceMesh:
+    """The mesh object of a value: one that a tensor was made on, else a new one."""
     known = _attached.get(value)
-    if known is not None:
-        return known
-    mesh = DeviceMesh._from_core(value)
-    mesh._communicator = communicator
-    _attached[mesh] = mesh
-    return mesh
+    return DeviceMesh._from_core(value) if known is None else known

@@ -7,7 +7,7 @@ inner loop but for gradients.
 from __future__ import annotations
 
 import copy
-import weakref
+import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, cast
 
@@ -111,11 +111,12 @@ def _format(function: _Function, args: _Args, kwargs: _Kwargs) -> str:
 @_handles(torch.Tensor.__getitem__)
 def _getitem(function: _Function, args: _Args, kwargs: _Kwargs) -> DTensor:
     tensor, index = args
-    if not isinstance(index, int) or isinstance(index, bool):
+    if isinstance(index, (bool, torch.Tensor)) or not hasattr(index, "__index__"):
         raise UnimplementedError(
-            f"x[i] of a DTensor takes one int, not {index!r}; take full_tensor(), or to_local() for this rank's part"
+            f"x[i] of a DTensor takes one int, not {index!r} of type {type(index).__name__}; "
+            "take full_tensor(), or to_local() for this rank's part"
         )
-    return _torch.row(tensor, index)
+    return _torch.row(tensor, operator.index(index))
 
 
 @_handles(torch.Tensor.__setitem__)
@@ -292,13 +293,6 @@ def _requires_grad_(function: _Function, args: _Args, kwargs: _Kwargs) -> DTenso
     return tensor
 
 
-@_handles_attribute("requires_grad", "set")
-def _set_requires_grad(function: _Function, args: _Args, kwargs: _Kwargs) -> None:
-    tensor, flag = args
-    _torch.local(tensor).requires_grad = flag
-    _torch.follow_local(tensor)
-
-
 @_handles(torch.Tensor.detach_)
 def _detach_(function: _Function, args: _Args, kwargs: _Kwargs) -> DTensor:
     tensor: DTensor = args[0]
@@ -307,35 +301,37 @@ def _detach_(function: _Function, args: _Args, kwargs: _Kwargs) -> DTensor:
     return tensor
 
 
-def _local_hook(
-    tensor: DTensor, hook: Callable[[DTensor], DTensor | None]
-) -> Callable[[torch.Tensor], torch.Tensor | None]:
-    """The hook on the local tensor: it is handed the gradient as a DTensor and may return another."""
-
-    def run(gradient: torch.Tensor) -> torch.Tensor | None:
-        replaced = hook(_torch.wrap_gradient(tensor, gradient))
-        return None if replaced is None else _torch.gradient_local(tensor, replaced)
-
-    return run
-
-
 @_handles(torch.Tensor.register_hook)
 def _register_hook(function: _Function, args: _Args, kwargs: _Kwargs) -> object:
     tensor, hook = args[0], kwargs["hook"] if "hook" in kwargs else args[1]
-    # The hook lives on the local tensor and must not keep the wrapper, which keeps the local tensor, alive.
-    return _torch.local(tensor).register_hook(_local_hook(tensor.detach(), hook))
+    if not callable(hook):
+        raise ArgumentTypeError(f"register_hook: hook is {hook!r} but must be callable")
+    current = _current(tensor)
+
+    def run(gradient: torch.Tensor) -> torch.Tensor | None:
+        like = current()
+        replaced = hook(_torch.wrap_gradient(like, gradient))
+        return None if replaced is None else _torch.gradient_local(like, replaced)
+
+    return _torch.local(tensor).register_hook(run)
 
 
 @_handles(torch.Tensor.register_post_accumulate_grad_hook)
 def _register_post_accumulate_grad_hook(function: _Function, args: _Args, kwargs: _Kwargs) -> object:
     tensor, hook = args[0], kwargs["hook"] if "hook" in kwargs else args[1]
-    reference = weakref.ref(tensor)
+    current = _current(tensor)
 
     def run(local: torch.Tensor) -> None:
-        hook(reference() if reference() is not None else _torch.wrap_like(detached, local))
+        like = current()
+        hook(like if _torch.local(like) is local else _torch.wrap_like(like, local))
 
-    detached = tensor.detach()
     return _torch.local(tensor).register_post_accumulate_grad_hook(run)
+
+
+def _current(tensor: DTensor) -> Callable[[], DTensor]:
+    """The tensor as it is laid out when a hook runs. Hooks live on the local tensor and do not keep the DTensor."""
+    weak, detached = _torch.WeakDTensor(tensor), tensor.detach()
+    return lambda: detached if (alive := weak()) is None else alive
 
 
 # --- values and dtypes -----------------------------------------------------------------------------------------------
@@ -371,32 +367,62 @@ def _set_data(function: _Function, args: _Args, kwargs: _Kwargs) -> None:
     _torch.set_data(args[0], args[1])
 
 
-def _to_dtype(tensor: DTensor, dtype: torch.dtype | None, *, copy: bool = False) -> DTensor:
-    if dtype is None or dtype == tensor.dtype:
-        return tensor.clone() if copy else tensor
-    converted: DTensor = _torch.call("to", tensor, dtype)
-    return converted
+def _to_dtype(
+    tensor: DTensor,
+    dtype: torch.dtype | None,
+    non_blocking: bool = False,
+    copy: bool = False,
+    *,
+    memory_format: torch.memory_format | None = None,
+) -> DTensor:
+    """The tensor itself where nothing is to be done, as in torch."""
+    if dtype in (None, tensor.dtype) and not copy and memory_format in (None, torch.preserve_format):
+        return tensor
+    wanted = tensor.dtype if dtype is None else dtype
+    return cast("DTensor", _torch.call("to", tensor, wanted, non_blocking, copy, memory_format=memory_format))
 
 
-def _check_device(tensor: DTensor, device: torch.device | None) -> None:
+def _check_device(tensor: DTensor, device: torch.device | str | int | None) -> None:
     own = tensor.device
-    if device is not None and (device.type != own.type or device.index not in (None, own.index)):
+    wanted = own if device is None else torch.device(device)
+    if wanted.type != own.type or wanted.index not in (None, own.index):
         raise UnimplementedError(
-            f"a DTensor stays on its device {own}, {device} is not supported; move to_local() and make a DTensor of it"
+            f"a DTensor stays on its device {own}, {wanted} is not supported; move to_local() and make a DTensor of it"
         )
 
 
 @_handles(torch.Tensor.to)
-def _to(function: _Function, args: _Args, kwargs: _Kwargs) -> DTensor:
+def _to(function: _Function, args: _Args, kwargs: _Kwargs) -> torch.Tensor:
     tensor, *rest = args
-    copy_wanted = kwargs.pop("copy", False)
-    other = kwargs.pop("other", rest[0] if rest and isinstance(rest[0], torch.Tensor) else None)
-    if other is not None:
-        _check_device(tensor, other.device)
-        return _to_dtype(tensor, other.dtype, copy=copy_wanted)
-    device, dtype, _, _ = torch._C._nn._parse_to(*rest, **kwargs)
+    first = rest[0] if rest else None
+    if not _is_dtensor(tensor):
+        return _plain_to(tensor, *rest, **kwargs)
+    if isinstance(first, torch.dtype):
+        return _to_dtype(tensor, *rest, **kwargs)
+    if isinstance(first, torch.Tensor) or "other" in kwargs:
+        return _to_other(tensor, *rest, **kwargs)
+    return _to_device(tensor, *rest, **kwargs)
+
+
+def _plain_to(tensor: torch.Tensor, other: DTensor, *rest: bool, **options: Any) -> torch.Tensor:  # noqa: ANN401
+    """A plain tensor to the dtype and device of a DTensor."""
+    return tensor.to(other.device, other.dtype, *rest, **options)
+
+
+def _to_other(tensor: DTensor, other: torch.Tensor, *rest: bool, **options: Any) -> DTensor:  # noqa: ANN401
+    _check_device(tensor, other.device)
+    return _to_dtype(tensor, other.dtype, *rest, **options)
+
+
+def _to_device(
+    tensor: DTensor,
+    device: torch.device | str | int | None = None,
+    dtype: torch.dtype | None = None,
+    *rest: bool,
+    **options: Any,  # noqa: ANN401
+) -> DTensor:
     _check_device(tensor, device)
-    return _to_dtype(tensor, dtype, copy=copy_wanted)
+    return _to_dtype(tensor, dtype, *rest, **options)
 
 
 _CASTS = {
@@ -415,38 +441,41 @@ _CASTS = {
 
 @_handles(*_CASTS)
 def _cast(function: _Function, args: _Args, kwargs: _Kwargs) -> DTensor:
-    return _to_dtype(args[0], _CASTS[function])
+    return _to_dtype(args[0], _CASTS[function], **kwargs)
 
 
 @_handles(torch.Tensor.type)
-def _type(function: _Function, args: _Args, kwargs: _Kwargs) -> DTensor | str:
-    tensor, *rest = args
-    dtype = rest[0] if rest else kwargs.get("dtype")
+def _type(function: _Function, args: _Args, kwargs: _Kwargs) -> str | DTensor:
+    return _type_of(*args, **kwargs)
+
+
+def _type_of(tensor: DTensor, dtype: torch.dtype | str | None = None, non_blocking: bool = False) -> str | DTensor:
     if dtype is None:
         return torch.empty(0, dtype=tensor.dtype, device=tensor.device).type()
     if isinstance(dtype, str):
         raise UnimplementedError(f"type({dtype!r}) is not supported on a DTensor; give a torch.dtype")
-    return _to_dtype(tensor, dtype)
+    return _to_dtype(tensor, dtype, non_blocking)
 
 
 @_handles(torch.Tensor.type_as)
-def _type_as(function: _Function, args: _Args, kwargs: _Kwargs) -> DTensor:
-    return _to_dtype(args[0], args[1].dtype)
+def _type_as(function: _Function, args: _Args, kwargs: _Kwargs) -> torch.Tensor:
+    return _to_other(*args, **kwargs) if _is_dtensor(args[0]) else _plain_to(*args, **kwargs)
 
 
 @_handles(torch.Tensor.cpu)
 def _cpu(function: _Function, args: _Args, kwargs: _Kwargs) -> DTensor:
-    tensor: DTensor = args[0]
-    _check_device(tensor, torch.device("cpu"))
-    return tensor
+    return _to_device(args[0], "cpu", **kwargs)
 
 
 @_handles(torch.Tensor.contiguous)
 def _contiguous(function: _Function, args: _Args, kwargs: _Kwargs) -> DTensor:
-    tensor: DTensor = args[0]
-    if _torch.local(tensor).is_contiguous():
+    return _made_contiguous(*args, **kwargs)
+
+
+def _made_contiguous(tensor: DTensor, memory_format: torch.memory_format = torch.contiguous_format) -> DTensor:
+    if memory_format == torch.contiguous_format and _torch.local(tensor).is_contiguous():
         return tensor
-    return tensor.clone(memory_format=torch.contiguous_format)
+    return tensor.clone(memory_format=memory_format)
 
 
 @_handles(torch.Tensor.where)
@@ -467,7 +496,9 @@ def _view_as(function: _Function, args: _Args, kwargs: _Kwargs) -> DTensor:
             "redistribute to Replicate and leave by full_tensor()"
         )
     local = _torch.local(tensor)
-    return _torch.wrap_like(tensor, local.view_as(local))
+    view = _torch.wrap_like(tensor, local.view_as(local))
+    _torch.set_base(view, tensor)
+    return view
 
 
 @_handles(torch.nn.init.constant_)
@@ -477,7 +508,7 @@ def _init_constant_(function: _Function, args: _Args, kwargs: _Kwargs) -> DTenso
 
 def _init_constant(tensor: DTensor, val: float) -> DTensor:
     with torch.no_grad():
-        return _torch.call("fill_", tensor, val)
+        return cast("DTensor", _torch.call("fill_", tensor, val))
 
 
 @_handles(torch.nn.functional.relu)

@@ -10,7 +10,7 @@ import hyper_parallel.layout
 import torch
 import torch.distributed.distributed_c10d
 import typing
-__all__: list[str] = ['Communicator', 'call', 'differentiable_all_to_all_single', 'differentiable_variable_all_gather', 'differentiable_variable_reduce_scatter', 'distribute_tensor', 'follow_local', 'from_local', 'full_tensor', 'gradient_local', 'install_attribute', 'install_operators', 'is_member', 'item', 'layout', 'local', 'mesh', 'operation_names', 'placements', 'placements_text', 'rank', 'redistribute', 'register_from_local', 'register_handler', 'register_metadata', 'register_operation', 'restore', 'row', 'set_data', 'set_wrapper_class', 'shape', 'to_local', 'torch_function', 'wrap_gradient', 'wrap_like']
+__all__: list[str] = ['Communicator', 'WeakDTensor', 'call', 'differentiable_all_to_all_single', 'differentiable_variable_all_gather', 'differentiable_variable_reduce_scatter', 'distribute_tensor', 'follow_local', 'from_local', 'full_tensor', 'gradient_local', 'install_attribute', 'install_operators', 'is_member', 'item', 'layout', 'local', 'mesh', 'operation_names', 'placements', 'placements_text', 'rank', 'redistribute', 'register_from_local', 'register_handler', 'register_metadata', 'register_operation', 'restore', 'row', 'set_base', 'set_data', 'set_wrapper_class', 'shape', 'to_local', 'torch_function', 'wrap_gradient', 'wrap_like']
 class Communicator:
     """
     A mesh whose ranks can talk to each other.
@@ -38,6 +38,14 @@ class Communicator:
         """
         This process's rank in the job.
         """
+class WeakDTensor:
+    """
+    A DTensor that may go; calling it gives the DTensor or None.
+    """
+    def __call__(self) -> hyper_parallel.dtensor.DTensor | None:
+        ...
+    def __init__(self, tensor: hyper_parallel.dtensor.DTensor) -> None:
+        ...
 def call(operation: str, *args, **kwargs) -> typing.Any:
     """
     Runs an elementwise operation by name.
@@ -145,6 +153,10 @@ def restore(local: torch.Tensor, mesh: hyper_parallel._core.DeviceMesh, placemen
 def row(tensor: hyper_parallel.dtensor.DTensor, index: int) -> hyper_parallel.dtensor.DTensor:
     """
     x[i] of a tensor sharded by Shard(0).
+    """
+def set_base(view: hyper_parallel.dtensor.DTensor, base: hyper_parallel.dtensor.DTensor) -> None:
+    """
+    Tells that one's local tensor is a view of the other's.
     """
 def set_data(tensor: hyper_parallel.dtensor.DTensor, data: hyper_parallel.dtensor.DTensor) -> None:
     """

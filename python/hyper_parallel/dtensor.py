@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn, cast
 
 import torch
 
-from hyper_parallel import _functions, _torch
+from hyper_parallel import _dispatch, _functions, _torch
 from hyper_parallel.errors import UnimplementedError
 from hyper_parallel.placement import Partial, Placement, Replicate
 
@@ -117,12 +117,9 @@ class DTensor(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]  # torch's stub declares it without the class and the function
-        cls, func: object, types: object, args: object = (), kwargs: object = None
-    ) -> NoReturn:
-        raise UnimplementedError(
-            f"{func} bypassed DTensor: it reached the storage-less wrapper below torch's Python functions; "
-            "take to_local() for this rank's part or full_tensor() for the whole"
-        )
+        cls, func: object, types: object, args: tuple[object, ...] = (), kwargs: dict[str, object] | None = None
+    ) -> object:
+        return _dispatch.run(func, args, kwargs or {})
 
     @staticmethod
     def from_local(

@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from hyper_parallel.platform._torch_collectives import (
         differentiable_all_to_all_single,
         differentiable_variable_all_gather,
+        differentiable_variable_reduce_scatter,
     )
 
 __all__ = [
     "differentiable_all_to_all_single",
     "differentiable_variable_all_gather",
+    "differentiable_variable_reduce_scatter",
     "get_rank",
     "get_world_size",
     "initialize",

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 from torch.distributed.device_mesh import DeviceMesh as TorchDeviceMesh
 
-from hyper_parallel.errors import ArgumentTypeError, FailedPreconditionError
+from hyper_parallel.errors import ArgumentTypeError, FailedPreconditionError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,12 +41,12 @@ def world_group() -> dist.ProcessGroup:
     """torch's default process group, which holds the whole job.
 
     Raises:
-        FailedPreconditionError: torch.distributed is not initialized.
+        FailedPreconditionError: torch.distributed is not initialised.
     """
     world = dist.group.WORLD if is_initialized() else None
     if world is None:
         raise FailedPreconditionError(
-            "this process has no rank yet: torch.distributed is not initialized; call init_device_mesh or "
+            "this process has no rank yet: torch.distributed is not initialised; call init_device_mesh or "
             "torch.distributed.init_process_group first"
         )
     return world
@@ -56,7 +56,7 @@ def get_rank() -> int:
     """This process's rank in the job.
 
     Raises:
-        FailedPreconditionError: torch.distributed is not initialized.
+        FailedPreconditionError: torch.distributed is not initialised.
     """
     return world_group().rank()
 
@@ -65,7 +65,7 @@ def get_world_size() -> int:
     """How many processes the job has.
 
     Raises:
-        FailedPreconditionError: torch.distributed is not initialized.
+        FailedPreconditionError: torch.distributed is not initialised.
     """
     return world_group().size()
 
@@ -84,7 +84,7 @@ def initialize(device_type: str) -> None:
     missing = [name for name in _ENVIRONMENT if name not in os.environ]
     if missing:
         raise FailedPreconditionError(
-            f"torch.distributed is not initialized and the environment has no {', '.join(missing)}: start the program "
+            f"torch.distributed is not initialised and the environment has no {', '.join(missing)}: start the program "
             "with torchrun, or call torch.distributed.init_process_group first"
         )
     dist.init_process_group(dist.get_default_backend_for_device(device_type))
@@ -100,10 +100,15 @@ def new_group(ranks: Sequence[int]) -> dist.ProcessGroup:
         ranks: Ranks of the job, this process's among them.
 
     Raises:
-        FailedPreconditionError: torch.distributed is not initialized.
+        InvalidArgumentError: ``ranks`` hold a rank twice or one outside the job, or not this process's.
+        FailedPreconditionError: torch.distributed is not initialised.
     """
     world = world_group()
     members = list(ranks)
+    if len(set(members)) != len(members) or not set(members) <= set(range(world.size())):
+        raise InvalidArgumentError(f"ranks {tuple(members)} must be different ranks of the job's {world.size()}")
+    if world.rank() not in members:
+        raise InvalidArgumentError(f"ranks {tuple(members)} do not hold this process's rank {world.rank()}")
     if members == list(range(world.size())):
         return world
     backend, store = c10d._world.pg_map[world]

@@ -9,7 +9,11 @@ import torch.distributed as dist
 
 from hyper_parallel import _torch
 
-__all__ = ["differentiable_all_to_all_single", "differentiable_variable_all_gather"]
+__all__ = [
+    "differentiable_all_to_all_single",
+    "differentiable_variable_all_gather",
+    "differentiable_variable_reduce_scatter",
+]
 
 
 def differentiable_variable_all_gather(
@@ -74,3 +78,32 @@ def differentiable_all_to_all_single(
         tensor([1, 2])
     """
     return _torch.differentiable_all_to_all_single(input_tensor, input_splits, output_splits, group)
+
+
+def differentiable_variable_reduce_scatter(
+    input_tensor: torch.Tensor, input_splits: Sequence[int], group: dist.ProcessGroup
+) -> torch.Tensor:
+    """Sums the members' tensors and keeps this member's rows: the adjoint of the variable all-gather.
+
+    Its gradient is the variable all-gather of the incoming gradients. Every member must run backward if any does.
+
+    Args:
+        input_tensor: Shape ``(sum(input_splits), ...)``, any strides.
+        input_splits: How many rows of dim 0 each member keeps; the same list on all of them.
+        group: The process group.
+
+    Returns:
+        A new contiguous tensor of shape ``(input_splits[rank], ...)``.
+
+    Raises:
+        ArgumentTypeError: An argument of another type, None for the group or the splits among them.
+        InvalidArgumentError: A list of another length than the group, a negative entry, or a sum that is not the
+            input's rows.
+        FailedPreconditionError: Communication failed; with ``HYPER_PARALLEL_CHECK=1`` also, on every member at once,
+            where they disagree.
+
+    Example:
+        >>> differentiable_variable_reduce_scatter(torch.tensor([1, 2]), [2], torch.distributed.group.WORLD)
+        tensor([1, 2])
+    """
+    return _torch.differentiable_variable_reduce_scatter(input_tensor, input_splits, group)

@@ -71,6 +71,8 @@ at::Tensor local_part(const at::Tensor& tensor, const MeshCommunicator& mesh, co
 DTensor distribute(const at::Tensor& tensor, const MeshCommunicator& mesh, std::vector<Placement> placements,
                    std::optional<int64_t> source) {
   HP_CHECK(tensor.defined(), kType, "distribute: tensor is undefined");
+  HP_CHECK(tensor.layout() == at::kStrided && !tensor.is_quantized(), kType, "distribute: tensor is ",
+           c10::str(tensor.layout()), tensor.is_quantized() ? ", quantized," : "", " but must be a dense tensor");
   const std::vector<int64_t> shape = tensor.sizes().vec();
   const Layout layout = Layout(mesh.mesh(), std::move(placements)).folded(tensor.dim());
   check_shape(layout, shape);
@@ -79,13 +81,11 @@ DTensor distribute(const at::Tensor& tensor, const MeshCommunicator& mesh, std::
   const Plan plan = spreading_plan(layout, at_least_1d(Dims(shape)), source);
   if (source) {
     check_mesh_together(
-        mesh, "distribute", [] {},
-        [&] {
-          return str_cat(describe(layout, shape, tensor.scalar_type(), tensor.requires_grad()), " from ", *source);
-        });
+        mesh, "distribute", [] {}, [&] { return str_cat(describe(layout, shape, tensor), " from ", *source); });
   }
   const at::NoGradGuard no_grad;
-  at::Tensor local = mesh.is_member() ? local_part(tensor.detach(), mesh, plan) : at::empty({0}, tensor.options());
+  at::Tensor local = mesh.is_member() ? local_part(tensor.detach().resolve_conj().resolve_neg(), mesh, plan)
+                                      : at::empty({0}, tensor.options());
   if (tensor.dim() == 0 && mesh.is_member()) local = at::_unsafe_view(local, at::IntArrayRef{});
   if (tensor.requires_grad()) local.requires_grad_();
   return DTensor::unchecked(std::move(local), mesh, layout, shape);

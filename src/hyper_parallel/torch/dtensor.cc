@@ -13,6 +13,7 @@
 #include "hyper_parallel/placement/one_holder.h"
 #include "hyper_parallel/redistribute/planner.h"
 #include "hyper_parallel/torch/executor.h"
+#include "hyper_parallel/torch/gradient_frame.h"
 #include "hyper_parallel/torch/local_shape.h"
 #include "hyper_parallel/torch/mesh_check.h"
 #include "hyper_parallel/torch/redistribute_local.h"
@@ -52,6 +53,26 @@ Layout checked_gradient_layout(const Layout& layout, const std::optional<std::ve
   return gradient;
 }
 
+void check_kind(const at::Tensor& local) {
+  HP_CHECK(local.defined(), kType, "from_local: local is undefined");
+  HP_CHECK(local.layout() == at::kStrided && !local.is_quantized(), kType, "from_local: local is ",
+           c10::str(local.layout()), local.is_quantized() ? ", quantized," : "", " but must be a dense tensor");
+  HP_CHECK(!local.is_conj() && !local.is_neg(), kInvalidArgument,
+           "from_local: local is a lazy conjugate or negative; call resolve_conj() or resolve_neg() on it");
+}
+
+/// The shape that the ranks' local sizes make together. Telling each other these sizes is communication: what the ranks
+/// are about to do is compared before.
+std::vector<int64_t> agreed_shape(const at::Tensor& local, const Layout& layout, const MeshCommunicator& mesh) {
+  check_mesh_together(
+      mesh, "from_local", [&] { check_kind(local); },
+      [&] {
+        return str_cat("no shape, ", local.dim(), " dims, ", c10::toString(local.scalar_type()), ", ",
+                       short_text(layout.placements()));
+      });
+  return infer_global_shape(local, layout, mesh);
+}
+
 void check_one_element(const DTensor& tensor, std::string_view operation) {
   HP_CHECK(tensor.numel() == 1, kInvalidArgument, operation, " takes a tensor of one element but this one has shape ",
            tuple_text(tensor.shape()));
@@ -68,23 +89,21 @@ DTensor DTensor::unchecked(at::Tensor local, MeshCommunicator mesh, Layout layou
 
 DTensor DTensor::from_local(const at::Tensor& local, const MeshCommunicator& mesh, std::vector<Placement> placements,
                             const std::optional<std::vector<int64_t>>& shape) {
-  const auto check_defined = [&] { HP_CHECK(local.defined(), kType, "from_local: local is undefined"); };
-  if (!shape) check_defined();
   const Layout layout(mesh.mesh(), std::move(placements));
   HP_CHECK(
       shape || !layout.is_ragged(), kInvalidArgument,
       "from_local: shape is missing but with RaggedShard the logical shape cannot be told from the flat local tensor");
-  std::vector<int64_t> global = shape ? *shape : infer_global_shape(local, layout, mesh);
+  const std::vector<int64_t> global = shape ? *shape : agreed_shape(local, layout, mesh);
   const Layout folded = layout.folded(static_cast<int64_t>(global.size()));
   check_shape(folded, global);
   check_mesh_together(
       mesh, "from_local",
       [&] {
-        check_defined();
+        check_kind(local);
         check_local(local, folded, global, mesh.rank());
       },
-      [&] { return describe(folded, global, local.scalar_type(), local.requires_grad()); });
-  return DTensor(local, mesh, folded, std::move(global));
+      [&] { return describe(folded, global, local); });
+  return DTensor(local, mesh, folded, global);
 }
 
 int64_t DTensor::numel() const { return checked_product(shape_); }
@@ -120,9 +139,7 @@ DTensor DTensor::redistribute_to(const Layout& target) const {
   communicator_.plans().get(layout_, target, shape, communicator_.rank());
   check_mesh_together(
       communicator_, "redistribute", [] {},
-      [&] {
-        return str_cat(describe(layout_, shape_, dtype(), requires_grad()), " to ", short_text(target.placements()));
-      });
+      [&] { return str_cat(describe(layout_, shape_, local_), " to ", short_text(target.placements())); });
   at::Tensor local = redistribute_local(local_, {layout_, target, gradient_layout(target), shape}, communicator_);
   return DTensor(std::move(local), onto, target, shape_);
 }
@@ -131,8 +148,7 @@ at::Tensor DTensor::full_tensor(const std::optional<std::vector<Placement>>& gra
   const Layout target = all_replicated(layout_.mesh());
   const Layout incoming = checked_gradient_layout(target, grad_placements, ndim());
   if (!communicator_.is_member()) return local_;
-  check_mesh_together(
-      communicator_, "full_tensor", [] {}, [&] { return describe(layout_, shape_, dtype(), requires_grad()); });
+  check_mesh_together(communicator_, "full_tensor", [] {}, [&] { return describe(layout_, shape_, local_); });
   return redistribute_local(local_, {layout_, target, incoming, Dims(shape_)}, communicator_);
 }
 
@@ -148,7 +164,7 @@ void DTensor::backward() const {
 
 std::optional<DTensor> DTensor::grad() const {
   if (!local_.grad().defined()) return std::nullopt;
-  return DTensor(local_.grad(), communicator_, gradient_layout(layout_), shape_);
+  return GradientFrame(*this).dtensor_of(local_.grad());
 }
 
 DTensor DTensor::detach() const { return DTensor(local_.detach(), communicator_, layout_, shape_); }
@@ -200,7 +216,7 @@ DTensor DTensor::row_of(int64_t index, int64_t mesh_dim) const {
              "x[i]: the rows of this rank's local tensor are not contiguous, strides ", tuple_text(local_.strides()));
   };
   check_mesh_together(communicator_, "x[i]", check_contiguous,
-                      [&] { return str_cat(index, " of ", describe(layout_, shape_, dtype(), requires_grad())); });
+                      [&] { return str_cat(index, " of ", describe(layout_, shape_, local_)); });
   return DTensor(row.view({-1}), communicator_, layout, shape);
 }
 

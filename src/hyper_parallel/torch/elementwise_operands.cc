@@ -94,6 +94,9 @@ at::Tensor aligned_with_ragged(const Operation& operation, const BoundArgument& 
 
 at::Tensor aligned_dtensor(const Operation& operation, const BoundArgument& argument, const DTensor& frame) {
   const DTensor& tensor = *argument.value->dtensor();
+  // A tensor read from another rank's file is that rank's part, whatever its layout says.
+  HP_CHECK(tensor.mesh().rank() == frame.mesh().rank(), kFailedPrecondition, place(operation, argument),
+           " is the part of rank ", tensor.mesh().rank(), " but another operand that of rank ", frame.mesh().rank());
   const bool same_shape = tensor.shape() == frame.shape();
   if (same_shape && tensor.layout() == frame.layout()) return tensor.local();
   HP_CHECK(tensor.layout().mesh() == frame.layout().mesh(), kInvalidArgument, place(operation, argument), " lies on ",

@@ -3,7 +3,7 @@
 // HYPER_PARALLEL_CHECK=1 for what a whole mesh does: the ranks of the mesh, and only these, compare before they
 // communicate.
 
-#include <ATen/core/ScalarType.h>
+#include <ATen/core/Tensor.h>
 
 #include <functional>
 #include <span>
@@ -21,7 +21,7 @@ namespace hyper_parallel {
 void check_mesh_together(const MeshCommunicator& mesh, std::string_view operation,
                          const std::function<void()>& validate, const std::function<std::string()>& describe);
 
-/// The facts of a tensor that must be the same on every rank, as one text.
-std::string describe(const Layout& layout, std::span<const int64_t> shape, at::ScalarType dtype, bool requires_grad);
+/// The facts of a tensor of which this rank has `local` that must be the same on every rank, as one text.
+std::string describe(const Layout& layout, std::span<const int64_t> shape, const at::Tensor& local);
 
 }  // namespace hyper_parallel

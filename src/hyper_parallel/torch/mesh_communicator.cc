@@ -107,6 +107,11 @@ c10d::ProcessGroup& MeshCommunicator::group() const {
   return *asked.group;
 }
 
+bool MeshCommunicator::talks_over(const c10d::ProcessGroup* group) const {
+  const Shared::Group* known = shared_->found();
+  return known != nullptr && known->group.get() == group;
+}
+
 PlanCache& MeshCommunicator::plans() const { return shared_->plans(); }
 
 MeshCommunicator MeshCommunicator::with_mesh(DeviceMesh mesh) const { return {shared_, std::move(mesh)}; }

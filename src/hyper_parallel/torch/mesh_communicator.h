@@ -61,6 +61,8 @@ class MeshCommunicator {
 
   PlanCache& plans() const;
 
+  /// True if this is the group in use: false for a deferred one that was not found yet.
+  bool talks_over(const c10d::ProcessGroup* group) const;
   /// True if one was made from the other.
   bool shares_group(const MeshCommunicator& other) const { return shared_ == other.shared_; }
 

@@ -50,10 +50,13 @@ TEST(MeshCommunicator, DeferredGroup_IsAskedForAtFirstCommunication) {
   EXPECT_TRUE(mesh.is_member());
   const MeshCommunicator flat = mesh.with_mesh(DeviceMesh({2}, {"flat"}));
   EXPECT_EQ(asked, 0);
+  EXPECT_FALSE(mesh.talks_over(groups[1].get()));
   expect_error(ErrorCode::kFailedPrecondition, "no process group yet", [&] { mesh.group(); });
   available = groups[1];
   EXPECT_EQ(&mesh.group(), groups[1].get());
   EXPECT_EQ(&flat.group(), groups[1].get());
+  EXPECT_TRUE(flat.talks_over(groups[1].get()));
+  EXPECT_FALSE(flat.talks_over(groups[0].get()));
   EXPECT_EQ(flat.mesh_group_ranks(), (Ranks{0, 1}));
   EXPECT_EQ(asked, 2);
 }

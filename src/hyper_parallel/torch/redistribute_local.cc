@@ -117,8 +117,8 @@ struct RedistributeLocal : torch::autograd::Function<RedistributeLocal> {
     check_mesh_together(
         saved->communicator, "backward of redistribute", [] {},
         [&] {
-          return str_cat(describe(move.incoming, move.shape, gradients[0].scalar_type(), gradients[0].requires_grad()),
-                         " to ", short_text(move.source.placements()));
+          return str_cat(describe(move.incoming, move.shape, gradients[0]), " to ",
+                         short_text(move.source.placements()));
         });
     // An undefined gradient has been made zeros by torch, so that this rank still enters the collectives.
     const Layout share_layout = gradient_layout(move.source);
@@ -163,6 +163,8 @@ Layout leaving_layout(const Layout& layout) {
 at::Tensor redistribute_local(const at::Tensor& local, const Redistribution& redistribution,
                               const MeshCommunicator& communicator) {
   const Redistribution& move = redistribution;
+  HP_CHECK(!local._fw_grad(/*level=*/0).defined(), kUnimplemented,
+           "a forward-mode derivative does not go through a redistribution; use backward");
   if (!at::GradMode::is_enabled() || !local.requires_grad()) {
     return run_plan(local, move.source, move.target, move.shape, communicator);
   }

@@ -64,8 +64,12 @@ def test_it_has_no_storage(rank: Rank, layout: str) -> None:
 def test_what_bypasses_the_torch_function_raises_at_the_dispatcher(rank: Rank, layout: str) -> None:
     x = make(layout)
     with torch._C.DisableTorchFunctionSubclass():
-        for action in (lambda: torch.add(x, x), lambda: x.sum(), lambda: torch.Tensor.mul_(x, 2), lambda: x.clone()):
+        for action in (lambda: torch.mul(x, x), lambda: x.sum(), lambda: torch.Tensor.mul_(x, 2), lambda: x.clone()):
             assert_raises(NotImplementedError, "bypassed DTensor", action)
+        # What the autograd engine itself calls runs on the DTensor, not on the share.
+        doubled = torch.add(x, x)
+    assert isinstance(doubled, DTensor)
+    assert_equal(doubled.full_tensor(), numbered(SHAPE) * 2)
     assert_equal(x.full_tensor(), numbered(SHAPE))
 
 

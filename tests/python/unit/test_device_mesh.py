@@ -216,7 +216,7 @@ def test_question_that_needs_the_rank_raises_before_the_job_has_a_process_group(
     with pytest.raises(FailedPreconditionError) as raised:
         ask(dp_tp())
     assert str(raised.value) == (
-        "this process has no rank yet: torch.distributed is not initialized; call init_device_mesh or "
+        "this process has no rank yet: torch.distributed is not initialised; call init_device_mesh or "
         "torch.distributed.init_process_group first"
     )
 
@@ -228,7 +228,7 @@ def test_mesh_of_a_job_without_environment_raises(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(FailedPreconditionError) as raised:
         init_device_mesh("cpu", (2,))
     assert str(raised.value) == (
-        "torch.distributed is not initialized and the environment has no WORLD_SIZE, MASTER_ADDR, MASTER_PORT: start "
+        "torch.distributed is not initialised and the environment has no WORLD_SIZE, MASTER_ADDR, MASTER_PORT: start "
         "the program with torchrun, or call torch.distributed.init_process_group first"
     )
 
