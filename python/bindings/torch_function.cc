@@ -48,7 +48,11 @@ std::unordered_map<Key, Entry, KeyHash>& entries() {
   return *kEntries;
 }
 
-std::string name_of(py::handle object) { return py::str(object.attr("__name__")); }
+/// Its name: a property's is that of its getter.
+std::string name_of(py::handle object) {
+  if (py::hasattr(object, "fget")) return name_of(object.attr("fget"));
+  return py::str(py::hasattr(object, "__name__") ? py::object(object.attr("__name__")) : py::repr(object));
+}
 
 Key key_of(py::handle function) {
   if (Py_TYPE(function.ptr()) != &_PyMethodWrapper_Type) return {Key::Role::kCall, function.ptr()};
@@ -150,6 +154,7 @@ py::object answer(std::span<PyObject* const> given) {
   HP_CHECK(given.size() == 3 || given.size() == 4, kType, "__torch_function__ takes func, types, args and kwargs, not ",
            given.size(), " arguments");
   const py::handle kwargs = given.size() == 4 && given[3] != Py_None ? py::handle(given[3]) : py::handle();
+  HP_CHECK(PyCallable_Check(given[0]) != 0, kType, "__torch_function__: func must be callable");
   HP_CHECK(PyTuple_Check(given[2]), kType, "__torch_function__: args must be a tuple");
   HP_CHECK(!kwargs || PyDict_Check(kwargs.ptr()), kType, "__torch_function__: kwargs must be a dict");
   if (!knows_all(given[1])) return py::reinterpret_borrow<py::object>(Py_NotImplemented);

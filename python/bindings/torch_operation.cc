@@ -54,12 +54,19 @@ bool has_own_function(py::handle object) {
       PyLong_Check(object.ptr())) {
     return false;
   }
-  return py::hasattr(py::type::handle_of(object), "__torch_function__");
+  const py::object function = py::getattr(py::type::handle_of(object), "__torch_function__", py::none());
+  // Tensor classes that leave it to their dispatch have this one.
+  static PyObject* const kDisabled =
+      py::object(py::module_::import("torch._C").attr("_disabled_torch_function_impl")).release().ptr();
+  return !function.is_none() && function.ptr() != kDisabled;
 }
 
 /// torch's own operator, where a mode wants to see every function of torch.
 py::object call_torch(const char* name, std::span<PyObject* const> arguments) {
-  const py::object method = py::reinterpret_borrow<py::object>(THPVariableClass).attr(name);
+  // Tensor.__eq__ and __ne__ ask nobody; the methods do.
+  const std::string_view wanted = name;
+  const char* method_name = wanted == "__eq__" ? "eq" : wanted == "__ne__" ? "ne" : name;
+  const py::object method = py::reinterpret_borrow<py::object>(THPVariableClass).attr(method_name);
   PyObject* result = PyObject_Vectorcall(method.ptr(), arguments.data(), arguments.size(), nullptr);
   if (result == nullptr) throw py::error_already_set();
   return py::reinterpret_steal<py::object>(result);

@@ -5,6 +5,7 @@
 
 #include <typeinfo>
 #include <utility>
+#include <vector>
 
 #include "hyper_parallel/base/error.h"
 #include "hyper_parallel/torch/gradient_frame.h"
@@ -23,6 +24,8 @@ c10::DispatchKeySet backend_keys(const at::Tensor& local) {
   return c10::DispatchKeySet(c10::computeDispatchKey(local.scalar_type(), c10::kStrided, local.device()));
 }
 
+using WeakImpl = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+
 class WrapperImpl final : public c10::TensorImpl {
  public:
   explicit WrapperImpl(std::shared_ptr<const DTensor> value)
@@ -39,6 +42,7 @@ class WrapperImpl final : public c10::TensorImpl {
     value_.reset();
     bridge.reset();
     gradient.reset();
+    base.reset();
     TensorImpl::release_resources();
   }
 
@@ -54,9 +58,10 @@ class WrapperImpl final : public c10::TensorImpl {
   /// The wrapper of the local tensor's gradient that was handed out last.
   at::Tensor gradient;
 
-  /// The wrapper whose local tensor this one's is a view of.
-  c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> base{
-      c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>()};
+  /// The wrapper whose local tensor this one's is a view of, itself no view; null if this is none.
+  c10::intrusive_ptr<c10::TensorImpl> base;
+  /// The wrappers whose base this is.
+  std::vector<WeakImpl> views;
 
  private:
   void mirror() {
@@ -172,8 +177,22 @@ py::object wrap(DTensor tensor) {
   return py::reinterpret_steal<py::object>(THPVariable_Wrap(wrapper, wrapper_class));
 }
 
-std::shared_ptr<const DTensor> unwrap(py::handle object, std::string_view what) {
+namespace {
+
+/// The torch tensor that a wrapper is. Throws kType for any other object.
+const at::Tensor& checked_tensor(py::handle object, std::string_view what) {
   HP_CHECK(is_wrapper(object), kType, what, " must be a DTensor, not ", Py_TYPE(object.ptr())->tp_name);
+  const at::Tensor& tensor = THPVariable_Unpack(object.ptr());
+  impl_of(tensor);
+  return tensor;
+}
+
+WrapperImpl& checked_impl(py::handle object, std::string_view what) { return impl_of(checked_tensor(object, what)); }
+
+}  // namespace
+
+std::shared_ptr<const DTensor> unwrap(py::handle object, std::string_view what) {
+  checked_tensor(object, what);
   return unwrap_unchecked(object);
 }
 
@@ -182,6 +201,11 @@ std::shared_ptr<const DTensor> unwrap_unchecked(py::handle wrapper) {
   const WrapperImpl& impl = impl_of(tensor);
   if (torch::autograd::impl::grad_fn_unsafe(tensor) != impl.bridge.get()) {
     enter(tensor);
+  } else if (!impl.bridge && tensor.requires_grad()) {
+    impl.value()
+        ->local()
+        .requires_grad_();  // torch made a leaf of the wrapper, as torch.tensor(.., requires_grad=True)
+    leave(tensor);
   } else if (impl.value()->local().requires_grad() || impl.bridge) {
     leave(tensor);  // the local tensor may have been written by way of another handle
   }
@@ -222,12 +246,19 @@ void set_data(py::handle wrapper, py::handle other) {
 }
 
 void set_base(py::handle view, py::handle base) {
-  impl_of(THPVariable_Unpack(view.ptr())).base = THPVariable_Unpack(base.ptr()).getIntrusivePtr();
+  WrapperImpl& impl = checked_impl(view, "set_base: view");
+  const at::Tensor& given = checked_tensor(base, "set_base: base");
+  const c10::intrusive_ptr<c10::TensorImpl>& further = impl_of(given).base;
+  const at::Tensor root = further ? at::Tensor(further) : given;
+  std::vector<WeakImpl>& views = impl_of(root).views;
+  // Views that are gone are dropped whenever the list is full: it stays at most twice as long as the live ones.
+  if (views.size() == views.capacity()) std::erase_if(views, [](const WeakImpl& known) { return known.expired(); });
+  views.emplace_back(THPVariable_Unpack(view.ptr()).getIntrusivePtr());
+  impl.base = root.getIntrusivePtr();
 }
 
-WeakWrapper::WeakWrapper(py::handle wrapper) : impl_(THPVariable_Unpack(wrapper.ptr()).getIntrusivePtr()) {
-  HP_CHECK(is_wrapper(wrapper), kType, "a weak reference takes a DTensor, not ", Py_TYPE(wrapper.ptr())->tp_name);
-}
+WeakWrapper::WeakWrapper(py::handle wrapper)
+    : impl_(checked_tensor(wrapper, "WeakDTensor: tensor").getIntrusivePtr()) {}
 
 py::object WeakWrapper::get() const {
   const at::Tensor alive(impl_.lock());
@@ -235,11 +266,14 @@ py::object WeakWrapper::get() const {
 }
 
 void follow_local(py::handle wrapper) {
-  HP_CHECK(is_wrapper(wrapper), kType, "follow_local takes a DTensor, not ", Py_TYPE(wrapper.ptr())->tp_name);
-  at::Tensor changed = THPVariable_Unpack(wrapper.ptr());
-  while (changed.defined()) {
-    leave(changed);
-    changed = at::Tensor(impl_of(changed).base.lock());
+  const at::Tensor& changed = checked_tensor(wrapper, "follow_local: tensor");
+  const c10::intrusive_ptr<c10::TensorImpl>& base = impl_of(changed).base;
+  const at::Tensor root = base ? at::Tensor(base) : changed;
+  leave(root);
+  // A write through one of them moves the base and every view of it on in the graph.
+  for (const WeakImpl& known : impl_of(root).views) {
+    const at::Tensor view(known.lock());
+    if (view.defined()) leave(view);
   }
 }
 

@@ -20,6 +20,7 @@ from hyper_parallel.errors import (
     ArgumentTypeError,
     FailedPreconditionError,
     InvalidArgumentError,
+    OutOfRangeError,
     UnimplementedError,
 )
 
@@ -111,12 +112,16 @@ def _format(function: _Function, args: _Args, kwargs: _Kwargs) -> str:
 @_handles(torch.Tensor.__getitem__)
 def _getitem(function: _Function, args: _Args, kwargs: _Kwargs) -> DTensor:
     tensor, index = args
-    if isinstance(index, (bool, torch.Tensor)) or not hasattr(index, "__index__"):
+    is_bool = isinstance(index, bool) or str(getattr(index, "dtype", "")) == "bool"
+    if is_bool or isinstance(index, torch.Tensor) or not hasattr(index, "__index__"):
         raise UnimplementedError(
             f"x[i] of a DTensor takes one int, not {index!r} of type {type(index).__name__}; "
             "take full_tensor(), or to_local() for this rank's part"
         )
-    return _torch.row(tensor, operator.index(index))
+    row = operator.index(index)
+    if not -(2**63) <= row < 2**63:
+        raise OutOfRangeError(f"x[i]: index {row} is out of range for {len(tensor)} rows")
+    return _torch.row(tensor, row)
 
 
 @_handles(torch.Tensor.__setitem__)

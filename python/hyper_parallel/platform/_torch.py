@@ -166,6 +166,8 @@ def _keep_groups(mesh: DeviceMesh, torch_mesh: TorchDeviceMesh) -> None:
 
 def mesh_to_torch(mesh: DeviceMesh, device_type: str) -> TorchDeviceMesh:
     """See ``DeviceMesh.to_torch``."""
+    if not isinstance(device_type, str):
+        raise ArgumentTypeError(f"device_type is {device_type!r} but must be a str")
     world = world_group()
     made_under, known = mesh._torch_mesh or (None, None)
     if known is not None and made_under is world and known.device_type == device_type:

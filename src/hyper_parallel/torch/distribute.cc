@@ -71,8 +71,9 @@ at::Tensor local_part(const at::Tensor& tensor, const MeshCommunicator& mesh, co
 DTensor distribute(const at::Tensor& tensor, const MeshCommunicator& mesh, std::vector<Placement> placements,
                    std::optional<int64_t> source) {
   HP_CHECK(tensor.defined(), kType, "distribute: tensor is undefined");
-  HP_CHECK(tensor.layout() == at::kStrided && !tensor.is_quantized(), kType, "distribute: tensor is ",
-           c10::str(tensor.layout()), tensor.is_quantized() ? ", quantized," : "", " but must be a dense tensor");
+  HP_CHECK(tensor.layout() == at::kStrided && !tensor.is_quantized() && !tensor.is_nested(), kType,
+           "distribute: tensor is ", c10::str(tensor.layout()), tensor.is_quantized() ? ", quantized," : "",
+           tensor.is_nested() ? ", nested," : "", " but must be a dense tensor");
   const std::vector<int64_t> shape = tensor.sizes().vec();
   const Layout layout = Layout(mesh.mesh(), std::move(placements)).folded(tensor.dim());
   check_shape(layout, shape);

@@ -55,8 +55,9 @@ Layout checked_gradient_layout(const Layout& layout, const std::optional<std::ve
 
 void check_kind(const at::Tensor& local) {
   HP_CHECK(local.defined(), kType, "from_local: local is undefined");
-  HP_CHECK(local.layout() == at::kStrided && !local.is_quantized(), kType, "from_local: local is ",
-           c10::str(local.layout()), local.is_quantized() ? ", quantized," : "", " but must be a dense tensor");
+  HP_CHECK(local.layout() == at::kStrided && !local.is_quantized() && !local.is_nested(), kType,
+           "from_local: local is ", c10::str(local.layout()), local.is_quantized() ? ", quantized," : "",
+           local.is_nested() ? ", nested," : "", " but must be a dense tensor");
   HP_CHECK(!local.is_conj() && !local.is_neg(), kInvalidArgument,
            "from_local: local is a lazy conjugate or negative; call resolve_conj() or resolve_neg() on it");
 }

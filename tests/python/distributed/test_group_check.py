@@ -71,6 +71,26 @@ DIFFERENCES: dict[str, tuple[Callable[[Rank], object], tuple[str, str]]] = {
         ),
         ("(4,)", "(3,)"),
     ),
+    "placements of from_local without a shape": (
+        lambda rank: DTensor.from_local(torch.zeros(2), make_mesh(2), [Shard(0) if rank.index == 0 else Replicate()]),
+        ("Shard(0)", "Replicate()"),
+    ),
+    "dtype of from_local without a shape": (
+        lambda rank: DTensor.from_local(
+            torch.zeros(2, dtype=torch.float32 if rank.index == 0 else torch.float64), make_mesh(2), [Shard(0)]
+        ),
+        ("Float", "Double"),
+    ),
+    "dims of from_local without a shape": (
+        lambda rank: DTensor.from_local(torch.zeros((2,) * (1 + rank.index)), make_mesh(2), [Shard(0)]),
+        ("1 dims", "2 dims"),
+    ),
+    "shape of from_local on one rank alone": (
+        lambda rank: DTensor.from_local(
+            torch.zeros(2), make_mesh(2), [Shard(0)], shape=(4,) if rank.index == 0 else None
+        ),
+        ("shape (4,)", "no shape"),
+    ),
     "operations": (
         lambda rank: (
             distribute_tensor(torch.arange(4.0), make_mesh(2), [Shard(0)]).full_tensor()
@@ -134,6 +154,15 @@ def test_a_fault_of_one_rank_raises_on_all_and_says_whose_it_is(rank: Rank) -> N
     local = torch.zeros(4 if rank.index == 0 else 5)
     text = raised_everywhere(rank, lambda: DTensor(local, make_mesh(2), [RaggedShard((0,), (1, 1))], shape=(8,)))
     assert "local has 5 elements but rank 1 owns 4" in text
+
+
+@ranks(2, check=True)
+def test_a_kind_of_local_that_is_none_raises_on_all_without_a_shape(rank: Rank) -> None:
+    local = torch.ones(2, dtype=torch.complex64)
+    odd = local.conj() if rank.index == 1 else local
+    text = raised_everywhere(rank, lambda: DTensor.from_local(odd, make_mesh(2), [Shard(0)]))
+    assert "rank 1" in text or rank.index == 1
+    assert "lazy conjugate" in text
 
 
 @ranks(2, check=True)

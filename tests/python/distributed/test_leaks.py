@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from hyper_parallel import DTensor, RaggedShard, Replicate, Shard, distribute_tensor
+from hyper_parallel import DeviceMesh, DTensor, RaggedShard, Replicate, Shard, _torch, distribute_tensor
 from support.checks import make_mesh
 from support.ranks import ranks
 from support.worker import Rank
@@ -39,9 +41,9 @@ def threads() -> tuple[int, int]:
     return threading.active_count(), len(os.listdir("/proc/self/task"))
 
 
-def live_dtensors() -> int:
+def live_objects() -> int:
     gc.collect()
-    return sum(type(thing) is DTensor for thing in gc.get_objects())
+    return sum(type(thing) in (DTensor, DeviceMesh, _torch.Communicator) for thing in gc.get_objects())
 
 
 def one_step(x: DTensor, row: torch.Tensor) -> None:
@@ -82,6 +84,44 @@ def take_a_row(x: DTensor, row: torch.Tensor) -> None:
     row[1].zero_()
 
 
+def make_a_mesh(x: DTensor, row: torch.Tensor) -> None:
+    """A mesh of a name of its own, with tensors, communicator and groups."""
+    mesh = DeviceMesh((MESH_RANKS,), (f"mesh{next(_names)}",))
+    y = distribute_tensor(torch.zeros(4, requires_grad=True), mesh, [Shard(0)])
+    (y * 2).full_tensor().sum().backward()
+    assert y.device_mesh is mesh
+    mesh.flatten("flat").get_coordinate()
+
+
+def apply_a_function(x: DTensor, row: torch.Tensor) -> None:
+    y = _Twice.apply(x)
+    (y + _Twice.apply(x)).backward(gradient=x.detach())
+    x.grad = None
+
+
+def assign_data(x: DTensor, row: torch.Tensor) -> None:
+    y = x.detach().requires_grad_()
+    y.register_hook(lambda gradient: gradient)
+    y.data = x.detach() * 2
+    (y * y).backward(gradient=x.detach())
+    assert y.grad is y.grad
+
+
+class _Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return gradient * 2 + x * 0
+
+
+_names = itertools.count()
+
+
 WORK: dict[str, tuple[Callable[[DTensor, torch.Tensor], None], int]] = {
     "steps": (one_step, OPERATIONS // 4),
     "redistributions": (communicate, COMMUNICATING),
@@ -89,6 +129,9 @@ WORK: dict[str, tuple[Callable[[DTensor, torch.Tensor], None], int]] = {
     "hooks": (hook, OPERATIONS // 4),
     "refusals": (fail, OPERATIONS // 4),
     "rows": (take_a_row, OPERATIONS),
+    "meshes": (make_a_mesh, COMMUNICATING),
+    "functions": (apply_a_function, OPERATIONS // 4),
+    "data": (assign_data, OPERATIONS // 4),
 }
 
 
@@ -100,10 +143,10 @@ def test_nothing_is_kept(rank: Rank, work: str) -> None:
     matrix = distribute_tensor(torch.zeros(4, 8), make_mesh(MESH_RANKS), [Shard(0)])
     for _ in range(times // 10):  # caches, allocator and pools have what they need
         run(x, matrix)
-    objects, tasks, memory = live_dtensors(), threads(), resident_bytes()
+    objects, tasks, memory = live_objects(), threads(), resident_bytes()
     for _ in range(times):
         run(x, matrix)
-    assert live_dtensors() == objects
+    assert live_objects() == objects
     assert threads() == tasks
     assert resident_bytes() - memory < GROWTH
 
@@ -130,9 +173,9 @@ def test_a_hook_does_not_keep_its_tensor_alive(rank: Rank) -> None:
         x = make()
         x.register_hook(lambda gradient: None)
         x.register_post_accumulate_grad_hook(lambda parameter: None)
-        reference = weakref.ref(x)
+        references = [weakref.ref(x), weakref.ref(x._local_tensor)]
         del x
-        assert reference() is None
+        assert [reference() for reference in references] == [None, None]
     finally:
         gc.enable()
 

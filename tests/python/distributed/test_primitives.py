@@ -8,7 +8,11 @@ import torch.distributed as dist
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from hyper_parallel.platform import differentiable_all_to_all_single, differentiable_variable_all_gather
+from hyper_parallel.platform import (
+    differentiable_all_to_all_single,
+    differentiable_variable_all_gather,
+    differentiable_variable_reduce_scatter,
+)
 from support.checks import assert_equal, assert_raises
 from support.drawing import drawn
 from support.pool import RankPools
@@ -102,6 +106,52 @@ def test_the_gradient_of_all_to_all_goes_back_to_its_sender(
     rank_pools[world_size].run(exchange_backward, table, dtype)
 
 
+def scatter(rank: Rank, rows: list[int], row_shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    parts = [small_integers((sum(rows), *row_shape), dtype, seed=index) for index in range(rank.size)]
+    own = parts[rank.index].requires_grad_(dtype.is_floating_point)
+    kept = differentiable_variable_reduce_scatter(own, rows, world())
+    begin = sum(rows[: rank.index])
+    total = torch.stack([part.detach() for part in parts]).sum(0, dtype=dtype)
+    assert_equal(kept.detach(), total[begin : begin + rows[rank.index]])
+    if dtype.is_floating_point:
+        weights = [small_integers((count, *row_shape), dtype, seed=100 + index) for index, count in enumerate(rows)]
+        (kept * weights[rank.index]).sum().backward()
+        assert own.grad is not None
+        assert_equal(own.grad, torch.cat(weights))
+
+
+@pytest.mark.parametrize("world_size", [2, 4])
+@drawn(examples=20, data=st.data(), row_shape=row_shapes, dtype=st.sampled_from((*FLOATS, torch.int64)))
+def test_reduce_scatter_keeps_each_rank_its_rows_of_the_sum_and_gathers_their_gradients(
+    rank_pools: RankPools, world_size: int, data: st.DataObject, row_shape: tuple[int, ...], dtype: torch.dtype
+) -> None:
+    rank_pools[world_size].run(scatter, data.draw(splits(world_size)), row_shape, dtype)
+
+
+@ranks(2)
+def test_reduce_scatter_and_all_gather_are_each_others_adjoints(rank: Rank) -> None:
+    x = torch.arange(6.0, dtype=torch.float64).reshape(3, 2).requires_grad_()
+    there = differentiable_variable_reduce_scatter(x * (rank.index + 1), [1, 2], world())
+    back = differentiable_variable_all_gather(there, [1, 2], world())
+    assert_equal(back.detach(), x.detach() * 3)
+    first = torch.autograd.grad((back**2).sum(), x, create_graph=True)[0]
+    # Both ranks' losses are the sum of (3x)^2; this rank's x counts index + 1 times.
+    assert_equal(first.detach(), 2 * 2 * 3 * x.detach() * (rank.index + 1))
+
+
+@ranks(2)
+def test_faulty_splits_of_reduce_scatter_raise_before_anything_is_sent(rank: Rank) -> None:
+    x = torch.arange(4.0)
+    for given in ([3, 3], [4], [2, 2, 0], [5, -1], []):
+        assert_raises(
+            ValueError, "input_splits", lambda given=given: differentiable_variable_reduce_scatter(x, given, world())
+        )
+    for odd in (None, [1.0, 3.0], 4):
+        with pytest.raises(TypeError, match="input_splits"):
+            differentiable_variable_reduce_scatter(x, odd, world())
+    assert_equal(differentiable_variable_reduce_scatter(x, [1, 3], world()), [x[:1], x[1:]][rank.index] * 2)
+
+
 @ranks(2, 4)
 def test_second_derivatives_exist(rank: Rank) -> None:
     rows = list(range(1, rank.size + 1))
@@ -120,6 +170,7 @@ def test_none_for_a_group_is_a_type_error(rank: Rank) -> None:
         for action in (
             lambda group=group: differentiable_variable_all_gather(x, [2, 2], group),
             lambda group=group: differentiable_all_to_all_single(x, [1, 1], [1, 1], group),
+            lambda group=group: differentiable_variable_reduce_scatter(x, [1, 1], group),
         ):
             with pytest.raises(TypeError, match="group"):
                 action()

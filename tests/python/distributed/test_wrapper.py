@@ -73,6 +73,24 @@ def test_what_bypasses_the_torch_function_raises_at_the_dispatcher(rank: Rank, l
     assert_equal(x.full_tensor(), numbered(SHAPE))
 
 
+@every_layout
+@ranks(2)
+def test_what_the_autograd_engine_does_with_gradients_runs_at_the_dispatcher(rank: Rank, layout: str) -> None:
+    x = make(layout, requires_grad=True)
+    with torch._C.DisableTorchFunctionSubclass():
+        added, cast, detached = torch.add(x, x), x.to(torch.float64), x.detach()
+    for result in (added, cast, detached):
+        assert_consistent(result)
+        assert isinstance(result, DTensor)
+        assert result.placements == x.placements
+    assert_equal(added.detach().full_tensor(), numbered(SHAPE) * 2)
+    assert_equal(cast.detach().full_tensor(), numbered(SHAPE, torch.float64))
+    assert detached._local_tensor.data_ptr() == x._local_tensor.data_ptr()
+    added.full_tensor(grad_placements=[Replicate()]).sum().backward()
+    assert x.grad is not None
+    assert_equal(x.grad.full_tensor(), torch.full(SHAPE, 2.0))
+
+
 @ranks(2)
 def test_torch_ops_do_not_run_on_the_share(rank: Rank) -> None:
     x = make()
