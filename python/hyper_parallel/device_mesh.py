@@ -89,6 +89,11 @@ class DeviceMesh(_core.DeviceMesh):
         Raises:
             InvalidArgumentError: A name that is no mesh dim or stands twice, or this process is not in the mesh.
             FailedPreconditionError: This process has no rank yet.
+
+        Example:
+            >>> mesh = DeviceMesh((1, 1), ("dp", "tp"))
+            >>> mesh["tp"]
+            DeviceMesh((1,), ('tp',))
         """
         chosen = (names,) if isinstance(names, str) else names
         if chosen == self.mesh_dim_names:
@@ -115,6 +120,11 @@ class DeviceMesh(_core.DeviceMesh):
 
         Raises:
             FailedPreconditionError: This process has no rank yet.
+
+        Example:
+            >>> mesh = DeviceMesh((1, 1), ("dp", "tp"))
+            >>> mesh.get_rank()
+            0
         """
         return platform.get_rank()
 
@@ -123,6 +133,11 @@ class DeviceMesh(_core.DeviceMesh):
 
         Raises:
             FailedPreconditionError: This process has no rank yet.
+
+        Example:
+            >>> mesh = DeviceMesh((1, 1), ("dp", "tp"))
+            >>> mesh.get_coordinate()
+            (0, 0)
         """
         return self.coordinate(platform.get_rank())
 
@@ -137,6 +152,11 @@ class DeviceMesh(_core.DeviceMesh):
                 where the mesh has several.
             OutOfRangeError: ``dim`` is a number beyond the mesh's dims.
             FailedPreconditionError: This process has no rank yet.
+
+        Example:
+            >>> mesh = DeviceMesh((1, 1), ("dp", "tp"))
+            >>> mesh.get_local_rank("tp")
+            0
         """
         index = self._one_dim(dim, "get_local_rank")
         rank = platform.get_rank()
@@ -160,6 +180,11 @@ class DeviceMesh(_core.DeviceMesh):
                 where the mesh has several.
             OutOfRangeError: ``dim`` is a number beyond the mesh's dims.
             FailedPreconditionError: This process has no rank yet.
+
+        Example:
+            >>> mesh = DeviceMesh((1, 1), ("dp", "tp"))
+            >>> mesh.get_group("tp").size()
+            1
         """
         index = self._one_dim(dim, "get_group")
         ranks = self.group(index, platform.get_rank())
@@ -187,6 +212,10 @@ class DeviceMesh(_core.DeviceMesh):
         Raises:
             ArgumentTypeError: ``torch_mesh`` is something else.
             InvalidArgumentError: A name that is not made of letters, digits and underscores.
+
+        Example:
+            >>> DeviceMesh.from_torch(DeviceMesh((1, 1), ("dp", "tp")).to_torch())
+            DeviceMesh((1, 1), ('dp', 'tp'))
         """
         return platform.mesh_from_torch(cls, torch_mesh)
 
@@ -201,6 +230,11 @@ class DeviceMesh(_core.DeviceMesh):
 
         Raises:
             FailedPreconditionError: This process has no rank yet.
+
+        Example:
+            >>> mesh = DeviceMesh((1, 1), ("dp", "tp"))
+            >>> mesh.to_torch().mesh_dim_names
+            ('dp', 'tp')
         """
         return platform.mesh_to_torch(self, device_type)
 
