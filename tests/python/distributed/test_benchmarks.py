@@ -32,7 +32,7 @@ def test_quick_run_prints_a_row_of_every_kind() -> None:
         assert sum(row.startswith(kind) for row in rows) == 1
     assert not any("MiB" in row for row in rows)
     (row,) = [row for row in rows if row.startswith("Shard(0) -> Shard(1), 1 KiB")]
-    assert re.search(r"\d ms +\d+\.\d\d \[\d+\.\d\d, \d+\.\d\d\] +\d+\.\d\d \[\d+\.\d\d, \d+\.\d\d\] +<= 1 ", row)
+    assert re.search(r"\d (ms|µs) +\d+\.\d\d \[\d+\.\d\d, \d+\.\d\d\] +\d+\.\d\d \[\d+\.\d\d, \d+\.\d\d\] +<= 1 ", row)
 
 
 def test_wrong_arguments_end_before_any_rank_starts() -> None:
