@@ -30,11 +30,6 @@ struct Attribute {
   PyGetSetDef own;
 };
 
-py::object checked(PyObject* result) {
-  if (result == nullptr) throw py::error_already_set();
-  return py::reinterpret_steal<py::object>(result);
-}
-
 py::object read(PyObject* self, const Attribute& attribute) {
   switch (attribute.source) {
     case Source::kWrapper: {
@@ -84,9 +79,8 @@ void install_attribute(const py::type& wrapper_class, const std::string& name, c
   const PyGetSetDef& torch = *reinterpret_cast<PyGetSetDescrObject*>(found.ptr())->d_getset;
   auto attribute = std::make_unique<Attribute>(Attribute{name, source_of(source), torch, {}});
   attribute->own = {attribute->name.c_str(), &get, torch.set == nullptr ? nullptr : &set, torch.doc, attribute.get()};
-  const py::object descriptor = py::reinterpret_steal<py::object>(
-      PyDescr_NewGetSet(reinterpret_cast<PyTypeObject*>(wrapper_class.ptr()), &attribute->own));
-  if (!descriptor) throw py::error_already_set();
+  const py::object descriptor =
+      checked(PyDescr_NewGetSet(reinterpret_cast<PyTypeObject*>(wrapper_class.ptr()), &attribute->own));
   attribute.release();  // the descriptor's, which may outlive the class
   py::setattr(wrapper_class, name.c_str(), descriptor);
 }

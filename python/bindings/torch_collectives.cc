@@ -16,7 +16,7 @@ namespace {
 
 using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
 
-/// `operation`, `argument`: for the texts.
+/// `operation` names the caller in the text.
 const at::Tensor& checked_input(py::handle input, const char* operation) {
   HP_CHECK(THPVariable_Check(input.ptr()) && !is_wrapper(input), kType, operation,
            ": input_tensor must be a plain torch.Tensor, not ", repr_text(input));

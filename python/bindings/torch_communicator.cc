@@ -6,6 +6,7 @@
 
 #include "core_conversions.h"
 #include "hyper_parallel/base/error.h"
+#include "torch_guarded.h"
 
 namespace hyper_parallel::bindings {
 namespace {
@@ -22,8 +23,7 @@ c10::intrusive_ptr<c10d::ProcessGroup> default_group() {
 const c10d::ProcessGroup* world_group() {
   // The class lives as long as torch; its attribute is what init_process_group and destroy_process_group set.
   static PyObject* const kGroup = py::object(py::module_::import("torch.distributed").attr("group")).release().ptr();
-  const py::object world = py::reinterpret_steal<py::object>(PyObject_GetAttrString(kGroup, "WORLD"));
-  if (!world) throw py::error_already_set();
+  const py::object world = checked(PyObject_GetAttrString(kGroup, "WORLD"));
   return world.is_none() ? nullptr : world.cast<const c10d::ProcessGroup*>();
 }
 
@@ -33,8 +33,7 @@ MeshCommunicator communicator_of(py::handle mesh, std::string_view what) {
   static PyObject* const kAttribute = PyUnicode_InternFromString("_communicator");
   HP_CHECK(py::isinstance<DeviceMesh>(mesh), kType, what, " must be a hyper_parallel.DeviceMesh, not ",
            repr_text(mesh));
-  const py::object found = py::reinterpret_steal<py::object>(PyObject_GetAttr(mesh.ptr(), kAttribute));
-  if (!found) throw py::error_already_set();
+  const py::object found = checked(PyObject_GetAttr(mesh.ptr(), kAttribute));
   if (!found.is_none()) {
     const MeshCommunicator& known = found.cast<const MeshCommunicator&>();
     if (known.talks_over(world_group())) return known;

@@ -9,6 +9,7 @@
 #include "hyper_parallel/torch/gradient_frame.h"
 #include "hyper_parallel/torch/local_shape.h"
 #include "torch_communicator.h"
+#include "torch_guarded.h"
 #include "torch_signatures.h"
 #include "torch_wrapper.h"
 
@@ -35,12 +36,7 @@ DTensorObject from_local(const TensorObject& local, const MeshObject& mesh, cons
   std::vector<Placement> checked = placements_from_python(placements);
   std::optional<std::vector<int64_t>> global;
   if (!shape.is_none()) global = shape_from_python(shape);
-  std::optional<DTensor> made;
-  {
-    const py::gil_scoped_release no_gil;
-    made = DTensor::from_local(tensor, communicator, std::move(checked), global);
-  }
-  return wrap(*std::move(made));
+  return wrap(without_gil([&] { return DTensor::from_local(tensor, communicator, std::move(checked), global); }));
 }
 
 DTensorObject distribute_tensor(const TensorObject& tensor, const MeshObject& mesh, const PlacementSequence& placements,
@@ -50,12 +46,7 @@ DTensorObject distribute_tensor(const TensorObject& tensor, const MeshObject& me
   std::vector<Placement> checked = placements_from_python(placements);
   std::optional<int64_t> source_rank;
   if (!source.is_none()) source_rank = integer_from_python(source, "src_data_rank");
-  std::optional<DTensor> made;
-  {
-    const py::gil_scoped_release no_gil;
-    made = distribute(whole, communicator, std::move(checked), source_rank);
-  }
-  return wrap(*std::move(made));
+  return wrap(without_gil([&] { return distribute(whole, communicator, std::move(checked), source_rank); }));
 }
 
 DTensorObject redistribute(const DTensorObject& tensor, const OrNone<MeshObject>& mesh,
@@ -68,13 +59,9 @@ DTensorObject redistribute(const DTensorObject& tensor, const OrNone<MeshObject>
   if (target == source->placements() && onto == source->layout().mesh()) {
     return tensor;
   }
-  std::optional<DTensor> made;
-  {
-    const py::gil_scoped_release no_gil;
-    made = source->redistribute(onto, std::move(target));
-  }
-  if (made->layout() == source->layout()) return tensor;
-  return wrap(*std::move(made));
+  DTensor made = without_gil([&] { return source->redistribute(onto, std::move(target)); });
+  if (made.layout() == source->layout()) return tensor;
+  return wrap(std::move(made));
 }
 
 at::Tensor to_local(const DTensorObject& tensor, const OrNone<PlacementSequence>& grad_placements) {
@@ -93,23 +80,13 @@ at::Tensor full_tensor(const DTensorObject& tensor, const OrNone<PlacementSequen
 
 NumberObject item(const DTensorObject& tensor) {
   const auto source = unwrap(tensor, "item: tensor");
-  at::Scalar value;
-  {
-    const py::gil_scoped_release no_gil;
-    value = source->item();
-  }
-  return py::cast(value);
+  return py::cast(without_gil([&] { return source->item(); }));
 }
 
 DTensorObject row(const DTensorObject& tensor, const IntArgument& index) {
   const auto source = unwrap(tensor, "x[i]: x");
   const int64_t number = integer_from_python(index, "x[i]: i");
-  std::optional<DTensor> made;
-  {
-    const py::gil_scoped_release no_gil;
-    made = (*source)[number];
-  }
-  py::object wrapped = wrap(*std::move(made));
+  py::object wrapped = wrap(without_gil([&] { return (*source)[number]; }));
   set_base(wrapped, tensor);
   return wrapped;
 }

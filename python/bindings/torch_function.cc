@@ -73,11 +73,6 @@ std::string readable_name(py::handle function) {
   return key.role == Key::Role::kGet ? attribute : attribute + " = ...";
 }
 
-py::object checked(PyObject* result) {
-  if (result == nullptr) throw py::error_already_set();
-  return py::reinterpret_steal<py::object>(result);
-}
-
 py::object call_plain(py::handle function, py::handle args, py::handle kwargs) {
   return checked(PyObject_Call(function.ptr(), args.ptr(), kwargs && !kwargs.is_none() ? kwargs.ptr() : nullptr));
 }

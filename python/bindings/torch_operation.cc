@@ -67,28 +67,29 @@ py::object call_torch(const char* name, std::span<PyObject* const> arguments) {
   const std::string_view wanted = name;
   const char* method_name = wanted == "__eq__" ? "eq" : wanted == "__ne__" ? "ne" : name;
   const py::object method = py::reinterpret_borrow<py::object>(THPVariableClass).attr(method_name);
-  PyObject* result = PyObject_Vectorcall(method.ptr(), arguments.data(), arguments.size(), nullptr);
-  if (result == nullptr) throw py::error_already_set();
-  return py::reinterpret_steal<py::object>(result);
+  return checked(PyObject_Vectorcall(method.ptr(), arguments.data(), arguments.size(), nullptr));
 }
 
-PyObject* run_operator(const Operator& called, std::span<PyObject* const> arguments) {
+PyObject* run_operator(const char* name, const Operation& operation, std::span<PyObject* const> arguments) {
   return guarded([&] {
     const bool torch_decides = at::impl::torch_function_mode_enabled() || has_own_function(arguments.back());
-    if (torch_decides) return call_torch(called.name, arguments);
+    if (torch_decides) return call_torch(name, arguments);
     if (!is_operand(arguments.back())) return py::reinterpret_borrow<py::object>(Py_NotImplemented);
-    return run_operation(*find_operation(called.operation), arguments, {});
+    return run_operation(operation, arguments, {});
   });
 }
 
-// A method of a C type knows nothing but its arguments: each operator needs a function of its own.
+// A method of a C type knows nothing but its arguments: each operator needs a function of its own, which finds its
+// operation once.
 template <size_t kIndex>
 PyObject* binary(PyObject* self, PyObject* other) {
-  return run_operator(kBinary[kIndex], std::array{self, other});
+  static const Operation& kOperation = *find_operation(kBinary[kIndex].operation);
+  return run_operator(kBinary[kIndex].name, kOperation, std::array{self, other});
 }
 template <size_t kIndex>
 PyObject* unary(PyObject* self, PyObject* /*none*/) {
-  return run_operator(kUnary[kIndex], std::array{self});
+  static const Operation& kOperation = *find_operation(kUnary[kIndex].operation);
+  return run_operator(kUnary[kIndex].name, kOperation, std::array{self});
 }
 
 template <size_t... kIndices>
@@ -101,10 +102,8 @@ std::array<PyMethodDef, sizeof...(kIndices)> unary_methods(std::index_sequence<k
 }
 
 void install(py::handle wrapper_class, PyMethodDef& method) {
-  const py::object descriptor = py::reinterpret_steal<py::object>(
-      PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(wrapper_class.ptr()), &method));
-  if (!descriptor) throw py::error_already_set();
-  py::setattr(wrapper_class, method.ml_name, descriptor);
+  py::setattr(wrapper_class, method.ml_name,
+              checked(PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(wrapper_class.ptr()), &method)));
 }
 
 }  // namespace
@@ -113,11 +112,7 @@ py::object run_operation(const Operation& operation, std::span<PyObject* const> 
   HP_CHECK(!torch::jit::tracer::isTracing(), kUnimplemented, "operation '", operation.name,
            "' on a DTensor cannot be traced by torch.jit");
   const PythonArguments converted = arguments_from_python(operation.name, arguments, kwargs);
-  std::vector<DTensor> results;
-  {
-    const py::gil_scoped_release no_gil;
-    results = call(operation, converted.positional, converted.keywords);
-  }
+  std::vector<DTensor> results = without_gil([&] { return call(operation, converted.positional, converted.keywords); });
   if (operation.writes) {
     const py::handle written = written_argument(arguments, kwargs);
     if (operation.is_list) {
