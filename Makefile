@@ -49,8 +49,9 @@ test-all:
 bench:
 	@tools/setup.sh build
 	@cmake --preset bench >/dev/null
-	@cmake --build --preset bench
-	@PYTHONPATH=build/bench/python tools/run_benchmarks.sh build/bench/benchmarks benchmarks/python/bench_dtensor.py
+	@cmake --build --preset bench --target benchmarks hyper-parallel _core _torch
+	@PYTHONPATH=build/bench/python tools/run_benchmarks.sh build/bench/benchmarks \
+	  benchmarks/python/bench_dtensor.py benchmarks/python/bench_checkpoint.py
 
 wheel:
 	@tools/setup.sh build test

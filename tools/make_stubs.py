@@ -85,6 +85,10 @@ def tidy(text: str, module: str, homes: dict[str, str]) -> str:
     text = re.sub(r"\[tuple\] = \(('\w+')\)", r"[tuple] = (\1,)", text)
     # What torch calls its scalars.
     text = re.sub(r"\bNumber\b", "bool | int | float | complex", text)
+    # What pybind11 takes for an int; a class of Python's that overrides the method is handed an int.
+    text = text.replace("typing.SupportsInt | typing.SupportsIndex", "int")
+    # A class whose objects can be compared and not hashed.
+    text = re.sub(r"^(    __hash__: .* = None)$", r"\1  # type: ignore[assignment]", text, flags=re.MULTILINE)
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 

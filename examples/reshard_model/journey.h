@@ -28,6 +28,9 @@ class Journey {
   /// Gathers every tensor on every rank.
   PhaseResult gather(const std::string& name);
 
+  /// The tensors as they lie now, in the model's order.
+  const std::vector<DTensor>& tensors() const { return tensors_; }
+
   /// Names of the tensors that are replicated now because nothing divides.
   std::vector<std::string> replicated() const;
 

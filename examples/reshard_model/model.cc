@@ -11,41 +11,15 @@
 #include "hyper_parallel/base/error.h"
 #include "hyper_parallel/checkpoint/tensor_name.h"
 #include "hyper_parallel/geometry/box.h"
+#include "hyper_parallel/torch/scalar_dtype.h"
 
 namespace hyper_parallel::examples {
 namespace {
 
-at::ScalarType scalar_type(DType dtype) {
-  switch (dtype) {
-    case DType::kBool:
-      return at::kBool;
-    case DType::kU8:
-      return at::kByte;
-    case DType::kI8:
-      return at::kChar;
-    case DType::kI16:
-      return at::kShort;
-    case DType::kI32:
-      return at::kInt;
-    case DType::kI64:
-      return at::kLong;
-    case DType::kF16:
-      return at::kHalf;
-    case DType::kBF16:
-      return at::kBFloat16;
-    case DType::kF32:
-      return at::kFloat;
-    case DType::kF64:
-      return at::kDouble;
-    case DType::kC64:
-      return at::kComplexFloat;
-    case DType::kF8E4M3:
-      return at::kFloat8_e4m3fn;
-    case DType::kF8E5M2:
-      return at::kFloat8_e5m2;
-    default:
-      raise(ErrorCode::kUnimplemented, "dtype ", to_string(dtype), " is not one that this program computes with");
-  }
+at::ScalarType torch_type(DType dtype) {
+  const auto type = scalar_type(dtype);
+  HP_CHECK(type.has_value(), kUnimplemented, "dtype ", to_string(dtype), " is not one that torch knows");
+  return *type;
 }
 
 /// torch's own limit.
@@ -53,7 +27,7 @@ constexpr size_t kMostDims = 64;
 
 void check_tensor(const TensorEntry& entry, std::span<const std::byte> bytes) {
   try {
-    scalar_type(entry.dtype);
+    torch_type(entry.dtype);
     HP_CHECK(entry.shape.size() <= kMostDims, kUnimplemented, "it has ", entry.shape.size(),
              " dims but torch holds at most ", kMostDims);
     row_major_strides(entry.shape);
@@ -66,7 +40,7 @@ void check_tensor(const TensorEntry& entry, std::span<const std::byte> bytes) {
 }
 
 at::Tensor tensor_over(std::span<const std::byte> bytes, DType dtype, const std::vector<int64_t>& shape) {
-  const auto options = at::TensorOptions().dtype(scalar_type(dtype));
+  const auto options = at::TensorOptions().dtype(torch_type(dtype));
   if (bytes.empty()) return at::empty(shape, options);
   // The file decides the address; torch's kernels want elements aligned.
   if (reinterpret_cast<uintptr_t>(bytes.data()) % options.dtype().itemsize() != 0) {

@@ -20,31 +20,6 @@
 namespace hyper_parallel::examples {
 namespace {
 
-/// A folder under the system's temporary one that goes with this object.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::error_code error;
-    const std::filesystem::path parent = std::filesystem::temp_directory_path(error);
-    HP_CHECK(!error, kFailedPrecondition, "TMPDIR is no folder for temporary files: ", error.message());
-    std::string pattern = (parent / "reshard_model.XXXXXX").string();
-    HP_CHECK(mkdtemp(pattern.data()) != nullptr, kFailedPrecondition, "cannot make a temporary folder ", pattern, ": ",
-             std::strerror(errno));
-    path_ = pattern;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
 /// Prints one line, in one piece so that ranks do not mix theirs. The exit code of a failed rank.
 int report(int rank, std::string_view message) {
   std::string line(message.substr(0, message.find('\n')));
@@ -119,6 +94,21 @@ bool reap(std::map<pid_t, int>& running, bool were_all_well) {
 }
 
 }  // namespace
+
+TemporaryFolder::TemporaryFolder() {
+  std::error_code error;
+  const std::filesystem::path parent = std::filesystem::temp_directory_path(error);
+  HP_CHECK(!error, kFailedPrecondition, "TMPDIR is no folder for temporary files: ", error.message());
+  std::string pattern = (parent / "reshard_model.XXXXXX").string();
+  HP_CHECK(mkdtemp(pattern.data()) != nullptr, kFailedPrecondition, "cannot make a temporary folder ", pattern, ": ",
+           std::strerror(errno));
+  path_ = pattern;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
 
 int run_processes(int size, const std::function<void(const ProcessContext&)>& body) {
   const TemporaryFolder folder;

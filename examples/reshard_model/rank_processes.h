@@ -7,6 +7,21 @@
 
 namespace hyper_parallel::examples {
 
+/// A folder under the system's temporary one that goes with this object. Throws kFailedPrecondition if there is no place
+/// for one.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
 struct ProcessContext {
   int rank;
   int size;

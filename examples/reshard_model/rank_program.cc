@@ -6,6 +6,7 @@
 #include <iostream>
 #include <set>
 
+#include "examples/reshard_model/checkpoint_phases.h"
 #include "examples/reshard_model/journey.h"
 #include "examples/reshard_model/model.h"
 #include "examples/reshard_model/operations.h"
@@ -33,6 +34,12 @@ class Run {
       grid_phases();
     else if (prints())
       std::cout << "no (2, n/2) mesh with " << ranks_.size() << " ranks\n";
+  }
+
+  /// Saves the model as it lies.
+  void save_phase(const std::filesystem::path& checkpoint) {
+    const PhaseResult phase = save_model(ranks_, model_, journey_.tensors(), checkpoint);
+    if (prints()) print_row(std::cout, phase);
   }
 
   /// Prints the verdict; rank 0, which prints it, throws if it is not good.
@@ -127,7 +134,7 @@ class Run {
 
 }  // namespace
 
-void run_rank(const Options& options, const ProcessContext& process) {
+void run_rank(const Options& options, const ProcessContext& process, const std::filesystem::path& checkpoint) {
   at::set_num_threads(1);  // the ranks share this machine
   const Model model(options.file);
   const Ranks ranks(options, process);
@@ -137,6 +144,7 @@ void run_rank(const Options& options, const ProcessContext& process) {
   }
   Run run(options, ranks, model);
   run.all_phases();
+  run.save_phase(checkpoint);
   ranks.barrier();  // nobody leaves while a peer still talks to it
   run.conclude();
 }

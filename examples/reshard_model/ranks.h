@@ -22,6 +22,8 @@ class Ranks {
 
   int rank() const { return group_->getRank(); }
   int size() const { return group_->getSize(); }
+  /// Not counted.
+  const c10::intrusive_ptr<c10d::ProcessGroup>& group() const { return group_; }
   /// What the library communicates through; every byte is counted.
   const c10::intrusive_ptr<c10d::ProcessGroup>& counted_group() const { return counted_.group; }
   CommunicationCounters& counters() const { return *counted_.counters; }

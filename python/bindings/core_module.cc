@@ -2,16 +2,20 @@
 
 #include <pybind11/pybind11.h>
 
+#include "core_checkpoint_types.h"
+#include "core_checkpointer.h"
 #include "core_errors.h"
 #include "core_geometry.h"
 #include "core_layout.h"
 #include "core_mesh.h"
 #include "core_placement.h"
 #include "core_plan.h"
+#include "core_planner.h"
+#include "core_storage.h"
 
 PYBIND11_MODULE(_core, core) {
   using namespace hyper_parallel::bindings;
-  core.doc() = "The C++ core of hyper_parallel: placements, meshes, layouts, geometry and errors.";
+  core.doc() = "The C++ core of hyper_parallel: placements, meshes, layouts, geometry, checkpoints and errors.";
   core.attr("__version__") = HYPER_PARALLEL_VERSION;
   bind_errors(core);
   register_error_translator();
@@ -20,4 +24,8 @@ PYBIND11_MODULE(_core, core) {
   bind_layout(core);
   bind_geometry(core);
   bind_plan(core);
+  bind_checkpoint_types(core);
+  bind_planners(core);
+  bind_storages(core);
+  bind_checkpointer(core);
 }

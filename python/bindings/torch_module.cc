@@ -7,6 +7,7 @@
 #include "torch_dtensor.h"
 #include "torch_function.h"
 #include "torch_operation.h"
+#include "torch_planner.h"
 
 PYBIND11_MODULE(_torch, module) {
   using namespace hyper_parallel::bindings;
@@ -21,4 +22,5 @@ PYBIND11_MODULE(_torch, module) {
   bind_torch_function(module);
   bind_attributes(module);
   bind_operators(module);
+  bind_tensor_planners(module);
 }

@@ -1,10 +1,12 @@
 """
-The C++ core of hyper_parallel: placements, meshes, layouts, geometry and errors.
+The C++ core of hyper_parallel: placements, meshes, layouts, geometry, checkpoints and errors.
 """
 from __future__ import annotations
 import collections.abc
+import os
 import typing
-__all__: list[str] = ['ArgumentTypeError', 'CheckpointError', 'DeviceMesh', 'FailedPreconditionError', 'HyperParallelError', 'InternalError', 'InvalidArgumentError', 'Layout', 'MeshTraffic', 'OutOfRangeError', 'Partial', 'Placement', 'RaggedShard', 'Replicate', 'Shard', 'UnimplementedError', 'local_shape', 'owned_boxes', 'owned_interval', 'parse_placements', 'plan_text', 'plan_traffic']
+import typing_extensions
+__all__: list[str] = ['ArgumentTypeError', 'AsyncSaveHandle', 'CheckpointError', 'CheckpointMetadata', 'CheckpointParts', 'Checkpointer', 'ChunkStorageMetadata', 'DeviceMesh', 'Exchange', 'FailedPreconditionError', 'FileSystemReader', 'FileSystemWriter', 'GlobalSavePlan', 'HeldBytes', 'HyperParallelError', 'InternalError', 'InvalidArgumentError', 'Layout', 'LoadPlan', 'LoadPlanner', 'MeshTraffic', 'MetadataIndex', 'OutOfRangeError', 'Partial', 'Placement', 'PlannedTensor', 'Progress', 'RaggedShard', 'RangeReader', 'ReadItem', 'Replicate', 'SavePlan', 'SavePlanner', 'Shard', 'SingleExchange', 'StorageInfo', 'StorageReader', 'StorageWriter', 'TensorStorageMetadata', 'UnimplementedError', 'WriteItem', 'block_checksums', 'local_shape', 'owned_boxes', 'owned_interval', 'parse_placements', 'plan_text', 'plan_traffic', 'terminal_progress']
 class HyperParallelError(Exception):
     """
     The base of every error that the library raises.
@@ -387,6 +389,584 @@ class MeshTraffic:
         """
         Received by all ranks together.
         """
+class ChunkStorageMetadata:
+    """
+    A box of a tensor's cells, ``offsets[d] <= x[d] < offsets[d] + sizes[d]``.
+    """
+    def __eq__(self, other: object) -> bool:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, offsets: collections.abc.Sequence[int], sizes: collections.abc.Sequence[int]) -> None:
+        """
+        Args:
+            offsets: Its first cell.
+            sizes: Cells in each dim.
+
+        Raises:
+            InvalidArgumentError: Unlike many entries, or a negative one.
+        """
+    def __repr__(self) -> str:
+        ...
+    @property
+    def offsets(self) -> tuple:
+        """
+        Its first cell.
+        """
+    @property
+    def sizes(self) -> tuple:
+        """
+        Cells in each dim.
+        """
+class MetadataIndex:
+    """
+    Names an entry, or the box of a tensor that begins at ``offset``.
+    """
+    def __eq__(self, other: object) -> bool:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __init__(self, fqn: str, offset: typing.Any = None) -> None:
+        """
+        Args:
+            fqn: The entry's logical name.
+            offset: The box's first cell, None for the whole entry.
+        """
+    def __repr__(self) -> str:
+        ...
+    @property
+    def fqn(self) -> str:
+        """
+        The entry's logical name.
+        """
+    @property
+    def offset(self) -> typing.Any:
+        """
+        The box's first cell, None for the whole entry.
+        """
+class StorageInfo:
+    """
+    Where a chunk's bytes lie.
+    """
+    __hash__: typing.ClassVar[None] = None  # type: ignore[assignment]
+    def __eq__(self, other: object) -> bool:
+        ...
+    @property
+    def checksums(self) -> list[int]:
+        """
+        CRC32C of each 1 MiB block of the chunk.
+        """
+    @property
+    def length(self) -> int:
+        """
+        How many bytes.
+        """
+    @property
+    def offset(self) -> int:
+        """
+        The first byte in the file.
+        """
+    @property
+    def relative_path(self) -> str:
+        """
+        The data file, inside the checkpoint's directory.
+        """
+    @property
+    def tensor_key(self) -> str | None:
+        """
+        The chunk's name in the file, None where that is the logical name.
+        """
+class TensorStorageMetadata:
+    """
+    A stored tensor.
+    """
+    __hash__: typing.ClassVar[None] = None  # type: ignore[assignment]
+    def __eq__(self, other: object) -> bool:
+        ...
+    @property
+    def chunks(self) -> list[ChunkStorageMetadata]:
+        """
+        Its chunks: disjoint, and filling the shape.
+        """
+    @property
+    def dtype(self) -> str:
+        """
+        Its dtype as the safetensors format names it, 'BF16'.
+        """
+    @property
+    def size(self) -> tuple:
+        """
+        Its logical shape.
+        """
+class CheckpointMetadata:
+    """
+    What a checkpoint holds and where.
+    """
+    @staticmethod
+    def parse(text: bytes, source: str = '.metadata') -> CheckpointMetadata:
+        """
+        Args:
+            text: The content of the file ``.metadata``.
+            source: Starts the messages of errors.
+
+        Raises:
+            CheckpointError: The text is not exactly of the format.
+        """
+    def to_bytes(self) -> bytes:
+        """
+        The content of the file ``.metadata``.
+        """
+    @property
+    def files(self) -> dict:
+        """
+        The data files and their sizes in bytes.
+        """
+    @property
+    def save_id(self) -> str:
+        """
+        16 hex digits that name the save.
+        """
+    @property
+    def state_dict_metadata(self) -> dict:
+        """
+        The tensors by logical name.
+        """
+    @property
+    def storage_data(self) -> dict:
+        """
+        Where each chunk lies, by ``MetadataIndex``.
+        """
+    @property
+    def structure(self) -> typing.Any:
+        """
+        How the names nest: dicts, lists and tuples whose leaves are names; None for a flat dict.
+        """
+    @property
+    def values(self) -> dict:
+        """
+        The values by name.
+        """
+class WriteItem:
+    """
+    One box to write.
+    """
+    def __repr__(self) -> str:
+        ...
+    @property
+    def chunk(self) -> ChunkStorageMetadata:
+        """
+        The box.
+        """
+    @property
+    def dtype(self) -> str:
+        """
+        The dtype as the safetensors format names it.
+        """
+    @property
+    def index(self) -> MetadataIndex:
+        """
+        The tensor's name and the box's first cell.
+        """
+    @property
+    def length(self) -> int:
+        """
+        Bytes of the box.
+        """
+    @property
+    def size(self) -> tuple:
+        """
+        The tensor's logical shape.
+        """
+class PlannedTensor:
+    """
+    A tensor and the boxes of it that a rank holds or writes.
+    """
+    def __init__(self, name: str, dtype: str, size: collections.abc.Sequence[int], chunks: collections.abc.Sequence[ChunkStorageMetadata]) -> None:
+        """
+        Args:
+            name: Its logical name.
+            dtype: As the safetensors format names it, 'F32'.
+            size: Its logical shape.
+            chunks: Boxes, in the order of the rank's storage.
+        """
+    @property
+    def chunks(self) -> list[ChunkStorageMetadata]:
+        """
+        The boxes.
+        """
+    @property
+    def dtype(self) -> str:
+        """
+        The dtype as the safetensors format names it.
+        """
+    @property
+    def name(self) -> str:
+        """
+        Its logical name.
+        """
+    @property
+    def size(self) -> tuple:
+        """
+        Its logical shape.
+        """
+class SavePlan:
+    """
+    What a rank offers to save, or is told to save.
+    """
+    def __init__(self, tensors: collections.abc.Sequence[PlannedTensor], values: typing.Any = None, structure: typing.Any = None) -> None:
+        """
+        Args:
+            tensors: Tensors with this rank's boxes; one without boxes says that it exists.
+            values: What is not a tensor, by name.
+            structure: How the names nest, None for a flat dict.
+        """
+    @property
+    def items(self) -> list[WriteItem]:
+        """
+        Every box as a ``WriteItem``.
+        """
+    @property
+    def structure(self) -> typing.Any:
+        """
+        How the names nest.
+        """
+    @property
+    def tensors(self) -> list[PlannedTensor]:
+        """
+        Tensors with this rank's boxes.
+        """
+    @property
+    def values(self) -> dict:
+        """
+        What is not a tensor, by name.
+        """
+class GlobalSavePlan:
+    """
+    Every rank's share of a save.
+    """
+    @property
+    def assigned(self) -> list[SavePlan]:
+        """
+        A ``SavePlan`` for each rank.
+        """
+    @assigned.setter
+    def assigned(self, arg0: collections.abc.Sequence[SavePlan]) -> None:
+        ...
+    @property
+    def structure(self) -> typing.Any:
+        """
+        How the names nest.
+        """
+    @property
+    def values(self) -> dict:
+        """
+        The values of the whole checkpoint.
+        """
+class ReadItem:
+    """
+    One overlap of a stored chunk and a box that a rank wants.
+    """
+    @property
+    def dest_index(self) -> MetadataIndex:
+        """
+        The wanted box.
+        """
+    @property
+    def dest_offsets(self) -> tuple:
+        """
+        Where the overlap begins in the wanted box.
+        """
+    @property
+    def dtype(self) -> str:
+        """
+        The stored dtype as the safetensors format names it.
+        """
+    @property
+    def lengths(self) -> tuple:
+        """
+        Cells of the overlap in each dim.
+        """
+    @property
+    def storage_index(self) -> MetadataIndex:
+        """
+        The stored chunk.
+        """
+    @property
+    def storage_offsets(self) -> tuple:
+        """
+        Where the overlap begins in the chunk.
+        """
+class LoadPlan:
+    """
+    Which cells of which chunks go where, for one rank.
+    """
+    @property
+    def items(self) -> list[ReadItem]:
+        """
+        Every overlap, in the order in which bytes lie in the files.
+        """
+class HeldBytes:
+    """
+    The bytes of one box; read them through ``memoryview``.
+    """
+    def __len__(self) -> int:
+        ...
+class SavePlanner:
+    """
+    What a save asks of whoever owns the data: derive from it and define the methods.
+    """
+    def __init__(self) -> None:
+        ...
+    def build_global_plan(self, plans: collections.abc.Sequence[SavePlan]) -> GlobalSavePlan:
+        """
+        Gives each box to one of the ranks that hold it; called on the coordinator.
+
+        Args:
+            plans: Each rank's local plan.
+
+        Returns:
+            A ``GlobalSavePlan``.
+
+        Raises:
+            InvalidArgumentError: Ranks disagree about a tensor, or their boxes do not fill it.
+        """
+    def build_local_plan(self) -> SavePlan:
+        """
+        What this rank holds, as a ``SavePlan``.
+        """
+    def get_data(self, item: WriteItem) -> typing.Any:
+        """
+        The row-major bytes of one box: contiguous memory, of ``item.length`` bytes.
+        """
+    def may_cache_plan(self) -> bool:
+        """
+        Whether the plan may be used again for the next save of an equal local plan.
+        """
+class LoadPlanner:
+    """
+    What a load asks of whoever owns the targets: derive from it and define the methods.
+    """
+    @staticmethod
+    def plan(metadata: CheckpointMetadata, targets: collections.abc.Sequence[PlannedTensor], allow_missing: collections.abc.Sequence[str] = (), allow_cast: collections.abc.Sequence[str] = ()) -> LoadPlan:
+        """
+        Finds the chunks that fill the targets.
+
+        Args:
+            metadata: What is stored.
+            targets: ``PlannedTensor`` for each tensor wanted, with the boxes that this rank holds.
+            allow_missing: Names or patterns of targets that need not be stored.
+            allow_cast: Names or patterns of targets whose dtype may differ from the stored one.
+
+        Returns:
+            A ``LoadPlan``.
+
+        Raises:
+            InvalidArgumentError: A target is not stored, or has another shape or dtype.
+        """
+    def __init__(self) -> None:
+        ...
+    def build_local_plan(self, metadata: CheckpointMetadata) -> LoadPlan:
+        """
+        The ``LoadPlan`` of this rank's targets; must not touch them.
+        """
+    def finish(self) -> None:
+        """
+        Called when everything is read and verified.
+        """
+class CheckpointParts:
+    """
+    What one rank has written: files, and where each box lies.
+    """
+    def __init__(self) -> None:
+        ...
+    def add_chunk(self, item: WriteItem, file: str, offset: int, checksums: collections.abc.Sequence[int], tensor_key: str | None = None) -> None:
+        """
+        Says where a box lies.
+
+        Args:
+            item: The box.
+            file: A file that was added.
+            offset: Its first byte in the file.
+            checksums: ``block_checksums`` of its bytes.
+            tensor_key: Its name in the file, None for the logical name.
+
+        Raises:
+            InvalidArgumentError: An unknown file, or checksums that are not as many as the box has blocks.
+        """
+    def add_file(self, name: str, bytes: int) -> None:
+        """
+        Args:
+            name: A name of one path component.
+            bytes: The size of the whole file.
+        """
+    @property
+    def files(self) -> dict:
+        """
+        The files and their sizes in bytes.
+        """
+class Progress:
+    """
+    Told how many bytes are done: derive from it and define the methods.
+    """
+    def __init__(self) -> None:
+        ...
+    def advance(self, bytes: int) -> None:
+        """
+        So many more are done.
+        """
+    def finish(self) -> None:
+        """
+        All is done.
+        """
+    def start(self, total_bytes: int) -> None:
+        """
+        Before the first byte: how many there will be.
+        """
+class StorageWriter:
+    """
+    Where a save's bytes go: derive from it and define the methods.
+    """
+    def __init__(self) -> None:
+        ...
+    def abandon(self) -> None:
+        """
+        On the coordinator, instead of ``publish``, after a fault: removes what this save wrote.
+        """
+    def begin(self) -> str:
+        """
+        On the coordinator, before any rank writes: takes the place for itself, returns the save's id, 16 hex digits.
+        """
+    def publish(self, metadata: CheckpointMetadata) -> None:
+        """
+        On the coordinator, after all ranks have written: makes the checkpoint the one that readers see.
+        """
+    def write(self, save_id: str, rank: int, plan: SavePlan, planner: SavePlanner, progress: Progress) -> CheckpointParts:
+        """
+        On every rank: writes the plan's boxes durably.
+
+        Args:
+            save_id: The save's id.
+            rank: This rank.
+            plan: The boxes, a ``SavePlan``.
+            planner: Its ``get_data(item)`` has the bytes.
+            progress: To be told.
+
+        Returns:
+            ``CheckpointParts``.
+        """
+class FileSystemWriter(StorageWriter):
+    """
+    A checkpoint in a directory.
+    """
+    def __init__(self, directory: os.PathLike | str | bytes) -> None:
+        """
+        Args:
+            directory: Its path; created where it is missing, its parent is not.
+        """
+class StorageReader:
+    """
+    Where a load's bytes come from: derive from it and define the methods.
+    """
+    def __init__(self) -> None:
+        ...
+    def open(self, metadata: CheckpointMetadata, plan: LoadPlan) -> bool:
+        """
+        Gets hold of the files that the plan reads; False if one is gone because a newer save replaced it.
+        """
+    def read(self, metadata: CheckpointMetadata, plan: LoadPlan, planner: LoadPlanner, progress: Progress) -> None:
+        """
+        Reads, verifies and delivers every item.
+        """
+    def read_metadata(self) -> bytes:
+        """
+        On the coordinator: the content of ``.metadata``.
+        """
+class FileSystemReader(StorageReader):
+    """
+    Reads a checkpoint from a directory.
+    """
+    def __init__(self, directory: os.PathLike | str | bytes) -> None:
+        """
+        Args:
+            directory: Its path.
+        """
+class RangeReader(StorageReader):
+    """
+    A ``StorageReader`` that needs to know only how bytes are read: derive from it and define ``read_metadata()``, ``file_size(name)`` (None for a file that is gone) and ``read_range(name, begin, size)``, which returns exactly ``size`` bytes. Blocks are verified, and each is asked for once.
+    """
+    def __init__(self) -> None:
+        ...
+class Exchange:
+    """
+    How the ranks of a save or load talk.
+    """
+    @property
+    def rank(self) -> int:
+        """
+        This rank among them; rank 0 is the coordinator.
+        """
+    @property
+    def size(self) -> int:
+        """
+        How many ranks there are.
+        """
+class SingleExchange(Exchange):
+    """
+    A job of one rank.
+    """
+    def __init__(self) -> None:
+        ...
+class AsyncSaveHandle:
+    """
+    A save in the background.
+    """
+    def done(self) -> bool:
+        """
+        Whether it has ended, well or not.
+        """
+    def wait(self, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None) -> bool:
+        """
+        Waits for its end, ``timeout`` seconds at most; whether it has ended. Raises the error it ended with.
+        """
+class Checkpointer:
+    """
+    The saves and loads of one job, one after the other.
+    """
+    def __init__(self, exchange: Exchange) -> None:
+        """
+        Args:
+            exchange: How its ranks talk.
+        """
+    def async_save(self, planner: SavePlanner, writer: typing.Any, progress: typing.Any, compare_replicas: bool = False) -> AsyncSaveHandle:
+        """
+        Saves in the background; returns when the bytes are copied.
+        """
+    def load(self, planner: LoadPlanner, reader: StorageReader, values: collections.abc.Sequence[str], allow_missing: collections.abc.Sequence[str], allow_extra: collections.abc.Sequence[str], progress: Progress) -> CheckpointMetadata:
+        """
+        Loads; every rank calls. Returns the metadata. Raises on all ranks if one fails.
+        """
+    def save(self, planner: SavePlanner, writer: StorageWriter, progress: Progress, compare_replicas: bool = False) -> None:
+        """
+        Saves; every rank calls. Raises on all ranks if one fails.
+        """
+    @property
+    def exchange(self) -> Exchange:
+        """
+        How its ranks talk.
+        """
+    @property
+    def plan_cache_hits(self) -> int:
+        """
+        How many saves used the plan of the save before.
+        """
+def block_checksums(data: typing_extensions.Buffer) -> list[int]:
+    """
+    CRC32C of each 1 MiB block of contiguous memory.
+
+    Example:
+        >>> block_checksums(b"123456789")
+        [3808858755]
+    """
 def local_shape(layout: Layout, shape: collections.abc.Sequence[int], position: int) -> tuple[int, ...]:
     """
     The shape of the local tensor at a position of the layout's mesh.
@@ -492,5 +1072,9 @@ def plan_traffic(source: Layout, target: Layout, shape: collections.abc.Sequence
         >>> layout = Layout((2,), ("dp",))
         >>> plan_traffic(layout([Shard(0)]), layout([Shard(1)]), (4, 4)).total_received
         8
+    """
+def terminal_progress(descriptor: int = 2) -> Progress:
+    """
+    A bar (bytes done, rate, time left) on an open file if that is a terminal, else one that says nothing.
     """
 __version__: str = '0.1.0'

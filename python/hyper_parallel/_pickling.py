@@ -6,6 +6,7 @@ that wrote it.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,6 +28,8 @@ def restore(  # noqa: PLR0913, PLR0917  (what stands in files)
     attributes: dict[str, Any],
 ) -> DTensor:
     """The DTensor that `reduce` took apart."""
+    # A process that reads before it has used the package has not made the class yet.
+    importlib.import_module("hyper_parallel.dtensor")
     tensor = _torch.restore(local.detach(), CoreMesh(*mesh), placements, shape, rank)
     tensor.requires_grad_(local.requires_grad)
     tensor.__dict__.update(attributes)

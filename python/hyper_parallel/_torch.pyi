@@ -10,7 +10,7 @@ import hyper_parallel.layout
 import torch
 import torch.distributed.distributed_c10d
 import typing
-__all__: list[str] = ['Communicator', 'WeakDTensor', 'call', 'differentiable_all_to_all_single', 'differentiable_variable_all_gather', 'differentiable_variable_reduce_scatter', 'distribute_tensor', 'follow_local', 'from_local', 'full_tensor', 'gradient_local', 'install_attribute', 'install_operators', 'is_member', 'item', 'layout', 'local', 'mesh', 'operation_names', 'placements', 'placements_text', 'rank', 'redistribute', 'register_from_local', 'register_handler', 'register_metadata', 'register_operation', 'restore', 'row', 'set_base', 'set_data', 'set_wrapper_class', 'shape', 'to_local', 'torch_function', 'wrap_gradient', 'wrap_like']
+__all__: list[str] = ['Communicator', 'GroupExchange', 'TensorLoadPlanner', 'TensorSavePlanner', 'WeakDTensor', 'call', 'differentiable_all_to_all_single', 'differentiable_variable_all_gather', 'differentiable_variable_reduce_scatter', 'distribute_tensor', 'follow_local', 'from_local', 'full_tensor', 'gradient_local', 'install_attribute', 'install_operators', 'is_member', 'item', 'layout', 'local', 'mesh', 'operation_names', 'placements', 'placements_text', 'rank', 'redistribute', 'register_from_local', 'register_handler', 'register_metadata', 'register_operation', 'restore', 'row', 'set_base', 'set_data', 'set_wrapper_class', 'shape', 'to_local', 'torch_function', 'wrap_gradient', 'wrap_like']
 class Communicator:
     """
     A mesh whose ranks can talk to each other.
@@ -46,6 +46,64 @@ class WeakDTensor:
         ...
     def __init__(self, tensor: hyper_parallel.dtensor.DTensor) -> None:
         ...
+class TensorSavePlanner(hyper_parallel._core.SavePlanner):
+    """
+    Plans and reads DTensors and plain tensors for a save.
+    """
+    def __init__(self, tensors: dict, values: dict, structure: typing.Any) -> None:
+        """
+        Args:
+            tensors: DTensors and tensors by name.
+            values: Everything else by name.
+            structure: How the names nest.
+        """
+    def build_local_plan(self) -> hyper_parallel._core.SavePlan:
+        """
+        What this rank holds.
+
+        Raises:
+            InvalidArgumentError: A Partial DTensor.
+            ArgumentTypeError: A dtype or a kind of tensor that cannot be stored.
+        """
+    def get_data(self, item: hyper_parallel._core.WriteItem) -> torch.Tensor:
+        """
+        The box as a CPU tensor of its sizes; shared where it can be.
+        """
+class TensorLoadPlanner(hyper_parallel._core.LoadPlanner):
+    """
+    Fills DTensors and plain tensors in place.
+    """
+    def __init__(self, tensors: dict, allow_missing: collections.abc.Sequence[str], allow_cast: collections.abc.Sequence[str]) -> None:
+        """
+        Args:
+            tensors: DTensors and tensors by name.
+            allow_missing: Names or patterns that need not be stored.
+            allow_cast: Names or patterns whose dtype may differ from the stored one.
+        """
+    def acquire_tensor(self, item: hyper_parallel._core.ReadItem) -> torch.Tensor:
+        """
+        Where the item's cells go: a tensor of its lengths that shares the target's memory.
+        """
+    def build_local_plan(self, metadata: hyper_parallel._core.CheckpointMetadata) -> hyper_parallel._core.LoadPlan:
+        """
+        What fills this rank's targets; does not touch them.
+        """
+    def finish(self) -> None:
+        """
+        Copies what was read beside the targets.
+        """
+class GroupExchange(hyper_parallel._core.Exchange):
+    """
+    An exchange over a process group.
+    """
+    def __init__(self, group: torch.distributed.distributed_c10d.ProcessGroup) -> None:
+        """
+        Args:
+            group: A process group with a backend for CPU tensors.
+
+        Raises:
+            FailedPreconditionError: It has none.
+        """
 def call(operation: str, *args, **kwargs) -> typing.Any:
     """
     Runs an elementwise operation by name.
@@ -146,7 +204,7 @@ def register_operation(function: typing.Any, operation: str) -> None:
     """
     Makes a function of torch run an elementwise operation.
     """
-def restore(local: torch.Tensor, mesh: hyper_parallel._core.DeviceMesh, placements: str, shape: collections.abc.Sequence[int], rank: typing.SupportsInt | typing.SupportsIndex) -> hyper_parallel.dtensor.DTensor:
+def restore(local: torch.Tensor, mesh: hyper_parallel._core.DeviceMesh, placements: str, shape: collections.abc.Sequence[int], rank: int) -> hyper_parallel.dtensor.DTensor:
     """
     A DTensor as rank `rank` pickled it; makes no process group.
     """

@@ -12,6 +12,9 @@ from hyper_parallel.errors import UnimplementedError
 from hyper_parallel.placement import Partial, Placement, Replicate
 
 if TYPE_CHECKING:
+    from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, MetadataIndex
+    from torch.distributed.checkpoint.planner import WriteItem
+
     from hyper_parallel.device_mesh import DeviceMesh
     from hyper_parallel.layout import Layout
 
@@ -229,6 +232,24 @@ class DTensor(torch.Tensor):
         """
         reduced = [Replicate() if isinstance(placement, Partial) else placement for placement in self.placements]
         return _torch.redistribute(self, None, reduced)
+
+    def __create_write_items__(self, fqn: str, object: DTensor) -> list[WriteItem]:
+        """What ``torch.distributed.checkpoint`` has to save of this tensor on this rank; its planner asks."""
+        from hyper_parallel import _stock_checkpoint  # noqa: PLC0415  (for torch's planner alone; long to import)
+
+        return _stock_checkpoint.create_write_items(object, fqn)
+
+    def __create_chunk_list__(self) -> list[ChunkStorageMetadata]:
+        """The boxes that ``torch.distributed.checkpoint`` has to load on this rank; its planner asks."""
+        from hyper_parallel import _stock_checkpoint  # noqa: PLC0415  (for torch's planner alone; long to import)
+
+        return _stock_checkpoint.create_chunk_list(self)
+
+    def __get_tensor_shard__(self, index: MetadataIndex) -> torch.Tensor:
+        """A view of the elements of one box, for ``torch.distributed.checkpoint`` to read or to write."""
+        from hyper_parallel import _stock_checkpoint  # noqa: PLC0415  (for torch's planner alone; long to import)
+
+        return _stock_checkpoint.get_tensor_shard(self, index)
 
     @property
     def placements(self) -> tuple[Placement, ...]:

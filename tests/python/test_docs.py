@@ -10,6 +10,7 @@ The process group is there already unless the program makes it. A block written 
 
 from __future__ import annotations
 
+import contextlib
 import doctest
 import importlib
 import itertools
@@ -73,12 +74,14 @@ def programs_of(page: Path) -> list[Program]:
 
 
 def run_program(rank: Rank, program: Program, port: int) -> None:
-    """Runs the program on this rank, with the environment that `torchrun` gives."""
+    """Runs the program on this rank, with the environment that `torchrun` gives, in a folder that its ranks share."""
     if program.makes_its_group() and dist.is_initialized():
         dist.destroy_process_group()
     names: dict[str, Any] = {"__name__": "__main__"}
     place = {"RANK": str(rank.index), "LOCAL_RANK": str(rank.index), "WORLD_SIZE": str(rank.size)}
-    with environment({**place, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}):
+    folder = rank.folder / f"page{port}"
+    folder.mkdir(exist_ok=True)
+    with environment({**place, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}), contextlib.chdir(folder):
         for block in program.blocks:
             run_block(block, ROOT / program.page, names)
 
@@ -98,6 +101,14 @@ def compare_output(example: doctest.DocTest) -> None:
     assert not report, "".join(report)
 
 
+class OwnFinder(doctest.DocTestFinder):
+    """Takes the objects that a module has made, with the names that it knows."""
+
+    def _from_module(self, module: ModuleType | None, object: object) -> bool:
+        owner = getattr(object, "__module__", None)
+        return owner is None or (module is not None and owner == module.__name__)
+
+
 class PackageFinder(doctest.DocTestFinder):
     """Takes an object as the package's whichever of its modules says so, compiled ones included."""
 
@@ -111,9 +122,13 @@ def docstrings() -> list[doctest.DocTest]:
     found = pkgutil.walk_packages(hyper_parallel.__path__, f"{hyper_parallel.__name__}.")
     names = [hyper_parallel.__name__, *(module.name for module in found)]
     public = {name: getattr(hyper_parallel, name) for name in hyper_parallel.__all__}
-    examples = []
-    for module in map(importlib.import_module, names):
-        examples += PackageFinder().find(module, globs={**vars(module), **public, "torch": torch})
+    modules = [importlib.import_module(name) for name in names]
+    examples = [
+        example
+        for finder in (OwnFinder(), PackageFinder())
+        for module in modules
+        for example in finder.find(module, globs={**vars(module), **public, "torch": torch})
+    ]
     by_text = {example.docstring: example for example in reversed(examples) if example.examples}
     return sorted(by_text.values(), key=lambda example: example.name)
 

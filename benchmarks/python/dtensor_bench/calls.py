@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from paired.figure import AtMost, Figure
+from paired.measure import Call, Sides, nothing
 from torch.distributed.tensor import DTensor as TorchDTensor
 
-from dtensor_bench.figure import AtMost, Figure
-from dtensor_bench.measure import Call, Sides, nothing
 from dtensor_bench.worlds import Worlds, check_equal
 from hyper_parallel import DTensor, Placement, RaggedShard, Shard
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import torch
+from paired.figure import AtMost, Figure
+from paired.measure import Call, Sides
 from torch import nn
 
-from dtensor_bench.figure import AtMost, Figure
-from dtensor_bench.measure import Call, Sides
 from dtensor_bench.worlds import Worlds, check_equal
 from hyper_parallel import Placement, RaggedShard, Shard
 

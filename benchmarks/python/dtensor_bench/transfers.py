@@ -6,9 +6,10 @@ import itertools
 from collections.abc import Callable
 
 import torch
+from paired.figure import AtMost, Faster, Figure
+from paired.measure import Sides
+from paired.table import size_text
 
-from dtensor_bench.figure import AtMost, Faster, Figure
-from dtensor_bench.measure import Sides
 from dtensor_bench.worlds import Worlds, check_equal
 from hyper_parallel import Partial, Placement, Replicate, Shard
 
@@ -23,7 +24,7 @@ def figures(worlds: Worlds) -> list[Figure]:
     """Each redistribution at each size."""
     return [
         Figure(
-            f"{_text(source)} -> {_text(target)}, {_size_text(size)}",
+            f"{_text(source)} -> {_text(target)}, {size_text(size)}",
             Faster(2)
             if size == max(_SIZES) and isinstance(target, Shard) and isinstance(source, Shard)
             else _NOT_SLOWER,
@@ -52,7 +53,3 @@ def _redistribution(worlds: Worlds, source: Placement, target: Placement, size: 
 
 def _text(placement: Placement) -> str:
     return f"Shard({placement.dim})" if isinstance(placement, Shard) else type(placement).__name__
-
-
-def _size_text(size: int) -> str:
-    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"

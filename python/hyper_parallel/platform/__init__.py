@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from hyper_parallel.platform._torch import (
         get_rank,
         get_world_size,
+        host_buffer,
         initialize,
         is_initialized,
         mesh_from_torch,
         mesh_to_torch,
+        message_group,
         new_group,
         world_group,
     )
@@ -32,10 +34,12 @@ __all__ = [
     "differentiable_variable_reduce_scatter",
     "get_rank",
     "get_world_size",
+    "host_buffer",
     "initialize",
     "is_initialized",
     "mesh_from_torch",
     "mesh_to_torch",
+    "message_group",
     "new_group",
     "world_group",
 ]

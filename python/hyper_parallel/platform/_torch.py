@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from typing import TYPE_CHECKING
 
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
 __all__ = [
     "get_rank",
     "get_world_size",
+    "host_buffer",
     "initialize",
     "is_initialized",
     "mesh_from_torch",
     "mesh_to_torch",
+    "message_group",
     "new_group",
     "world_group",
 ]
@@ -111,7 +114,51 @@ def new_group(ranks: Sequence[int]) -> dist.ProcessGroup:
         raise InvalidArgumentError(f"ranks {tuple(members)} do not hold this process's rank {world.rank()}")
     if members == list(range(world.size())):
         return world
-    backend, store = c10d._world.pg_map[world]
+    return _make_group(world, members, c10d._world.pg_map[world][0])
+
+
+def message_group(group: dist.ProcessGroup | None = None) -> dist.ProcessGroup:
+    """A new Gloo group of the same ranks in the same order, for bytes in host memory; all of them must call.
+
+    What goes over it never meets what the program sends over ``group``, so another thread may use it.
+
+    Args:
+        group: The process group, None for the default one.
+
+    Raises:
+        FailedPreconditionError: torch.distributed is not initialised.
+        InvalidArgumentError: This process is not in the group.
+        ArgumentTypeError: ``group`` is no process group.
+    """
+    world = world_group()
+    group = world if group is None else group
+    if group is dist.GroupMember.NON_GROUP_MEMBER:
+        raise InvalidArgumentError("process_group is one that this process is not in; only its members may call")
+    if not isinstance(group, dist.ProcessGroup):
+        raise ArgumentTypeError(f"process_group is {group!r} but must be a process group")
+    return _make_group(world, dist.get_process_group_ranks(group), "gloo")
+
+
+def host_buffer(tensor: object) -> object:
+    """The tensor's elements, row-major in host memory, as an object with the buffer protocol.
+
+    Contiguous CPU tensors are shared, others copied.
+
+    Raises:
+        ArgumentTypeError: It is no tensor.
+    """
+    if not isinstance(tensor, torch.Tensor):
+        raise ArgumentTypeError(f"a value of type {type(tensor).__name__} must be a tensor or a bytes-like object")
+    host = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    # Not through numpy, which torch does not need, and which lacks bfloat16.
+    buffer = (ctypes.c_ubyte * (host.numel() * host.element_size())).from_address(host.data_ptr())
+    buffer._tensor = host  # type: ignore[attr-defined]  # lives as long as the buffer
+    return buffer
+
+
+def _make_group(world: dist.ProcessGroup, members: list[int], backend: str) -> dist.ProcessGroup:
+    """A new group of ``members`` of the job, made by its members alone."""
+    world_backend, store = c10d._world.pg_map[world]
     # torch's own name for a group made by its members alone counts the groups that the process has: members that have
     # unlike many would wait for each other under unlike names. This one counts the groups of these very ranks, in the
     # store, so that it is new also after a group was destroyed.
@@ -124,7 +171,7 @@ def new_group(ranks: Sequence[int]) -> dist.ProcessGroup:
         backend,
         store,
         c10d.GroupName(name),
-        timeout=_timeout_of(world, backend),
+        timeout=_timeout_of(world, world_backend),
     )
     group: dist.ProcessGroup = made[0]
     c10d._world.pg_group_ranks[group] = {rank: index for index, rank in enumerate(members)}

@@ -1,17 +1,19 @@
 #include "hyper_parallel/checkpoint/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>  // rename
-#include <random>
 #include <sstream>
+#include <string>
 #include <system_error>
 #include <utility>
 
 #include "hyper_parallel/base/error.h"
+#include "hyper_parallel/checkpoint/random_word.h"
 
 namespace hyper_parallel {
 namespace {
@@ -22,13 +24,25 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
 
-std::filesystem::path temporary_beside(const std::filesystem::path& path) {
-  std::random_device random;
+std::string random_suffix() {
   std::ostringstream suffix;
-  suffix << ".tmp-" << std::hex << random() << random();
+  suffix << std::hex << random_word();
+  return suffix.str();
+}
+
+std::filesystem::path temporary_beside(const std::filesystem::path& path, std::string_view suffix) {
   std::filesystem::path temporary = path;
-  temporary += suffix.str();
+  temporary += ".tmp-";
+  temporary += suffix;
   return temporary;
+}
+
+// Over a network a rename may happen although its answer is lost, so the file itself is asked.
+bool is_named(const std::filesystem::path& path, const FileDescriptor& file) {
+  struct stat there{};
+  struct stat ours{};
+  return ::stat(path.c_str(), &there) == 0 && ::fstat(file.get(), &ours) == 0 && there.st_dev == ours.st_dev &&
+         there.st_ino == ours.st_ino;
 }
 
 // The rename itself is durable only once the folder is flushed.
@@ -40,7 +54,10 @@ void flush_folder(const std::filesystem::path& path) {
 
 }  // namespace
 
-AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)), temporary_(temporary_beside(path_)) {
+AtomicFile::AtomicFile(std::filesystem::path path) : AtomicFile(std::move(path), random_suffix()) {}
+
+AtomicFile::AtomicFile(std::filesystem::path path, std::string_view suffix)
+    : path_(std::move(path)), temporary_(temporary_beside(path_, suffix)) {
   HP_CHECK(path_.has_filename(), kInvalidArgument, "cannot write ", quoted_path(path_), ": the path has no file name");
   std::error_code ignored;  // what keeps us from looking shows when the temporary file is created
   HP_CHECK(!std::filesystem::is_directory(path_, ignored), kInvalidArgument, "cannot write ", quoted_path(path_),
@@ -81,7 +98,8 @@ void AtomicFile::commit() {
   const bool flushed = ::fsync(file_->get()) == 0;
   const bool renamed = flushed && ::rename(temporary_.c_str(), path_.c_str()) == 0;
   const int error = errno;
-  if (!renamed) {
+  in_place_ = renamed || is_named(path_, *file_);
+  if (!in_place_) {
     give_up();
     raise(ErrorCode::kDataLoss, "cannot ", flushed ? "rename the temporary file to " : "flush ", quoted_path(path_),
           ": ", errno_text(error));

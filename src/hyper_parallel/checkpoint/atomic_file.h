@@ -4,13 +4,15 @@
 //
 // Bytes go to a temporary file in the target's folder. `commit` flushes it to the disk, renames it over the target and
 // flushes the folder. Until then the target, or its absence, is untouched; whoever has the old file open keeps the old
-// content. Without a commit the temporary file is removed; a process that dies leaves it: `<target>.tmp-<hex digits>`.
+// content. Without a commit the temporary file is removed; a process that dies leaves it: `<target>.tmp-<hex digits>`,
+// the digits chosen at random unless they are given.
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include "hyper_parallel/checkpoint/file_descriptor.h"
 
@@ -21,6 +23,8 @@ class AtomicFile {
   /// Creates the temporary file. Throws kInvalidArgument if the target is a directory, has no file name, or if its
   /// folder does not exist; kFailedPrecondition if the folder may not be written.
   explicit AtomicFile(std::filesystem::path path);
+  /// The same with a temporary file of a known name, `<target>.tmp-<suffix>`, which must be free (kFailedPrecondition).
+  AtomicFile(std::filesystem::path path, std::string_view suffix);
   ~AtomicFile();
 
   AtomicFile(const AtomicFile&) = delete;
@@ -37,12 +41,16 @@ class AtomicFile {
 
   const std::filesystem::path& path() const { return path_; }
 
+  /// True once the file is what `path` names, also where `commit` threw because the folder could not be flushed.
+  bool is_in_place() const { return in_place_; }
+
  private:
   void check_open() const;
   void give_up();
 
   std::filesystem::path path_;
   std::filesystem::path temporary_;
+  bool in_place_ = false;
   std::optional<FileDescriptor> file_;  // empty once committed or given up
 };
 

@@ -1,8 +1,6 @@
 #include "hyper_parallel/checkpoint/atomic_file.h"
 
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -10,6 +8,7 @@
 #include <string>
 
 #include "tests/support/expect_error.h"
+#include "tests/support/file_size_limit.h"
 #include "tests/support/safetensors_bytes.h"
 #include "tests/support/temporary_folder.h"
 
@@ -17,26 +16,6 @@ namespace hyper_parallel {
 namespace {
 
 using Names = std::set<std::string>;
-
-// While it lives, no file of this process may grow past `bytes`, and a write that tries gets an error, not a signal.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) : handler_(::signal(SIGXFSZ, SIG_IGN)) {
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{bytes, before_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    ::signal(SIGXFSZ, handler_);
-  }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-
- private:
-  sighandler_t handler_;
-  rlimit before_{};
-};
 
 TEST(AtomicFile, Commit_PublishesAllBytesAndLeavesNothingElse) {
   const TemporaryFolder folder;
@@ -116,6 +95,27 @@ TEST(AtomicFile, TargetThatBecameADirectory_IsDataLoss) {
   std::filesystem::create_directory(folder / "f");
   expect_error(ErrorCode::kDataLoss, "cannot rename the temporary file to '" + (folder / "f").string() + "'",
                [&] { file.commit(); });
+  EXPECT_EQ(folder.names(), Names{"f"});
+}
+
+TEST(AtomicFile, GivenSuffix_NamesTheTemporaryFileWhichMustBeFree) {
+  const TemporaryFolder folder;
+  AtomicFile file(folder / "f", "0a");
+  EXPECT_EQ(folder.names(), Names{"f.tmp-0a"});
+  expect_error(ErrorCode::kFailedPrecondition, "cannot create '" + (folder / "f.tmp-0a").string() + "': File exists",
+               [&] { AtomicFile other(folder / "f", "0a"); });
+  EXPECT_FALSE(file.is_in_place());
+  file.commit();
+  EXPECT_TRUE(file.is_in_place());
+  EXPECT_EQ(folder.names(), Names{"f"});
+}
+
+TEST(AtomicFile, RenameWhoseAnswerWasLost_IsACommit) {
+  const TemporaryFolder folder;
+  AtomicFile file(folder / "f", "0a");
+  std::filesystem::rename(folder / "f.tmp-0a", folder / "f");
+  file.commit();
+  EXPECT_TRUE(file.is_in_place());
   EXPECT_EQ(folder.names(), Names{"f"});
 }
 

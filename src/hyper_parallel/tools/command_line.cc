@@ -10,8 +10,7 @@
 
 #include "hyper_parallel/base/text.h"
 #include "hyper_parallel/checkpoint/tensor_name.h"
-#include "hyper_parallel/tools/inspect_command.h"
-#include "hyper_parallel/tools/plan_command.h"
+#include "hyper_parallel/tools/subcommands.h"
 
 #ifndef HYPER_PARALLEL_VERSION
 #error "HYPER_PARALLEL_VERSION is the project's version; the build sets it"
@@ -20,27 +19,16 @@
 namespace hyper_parallel {
 namespace {
 
-enum ExitCode { kOk = 0, kBadInput = 1, kUsage = 2 };
-
 constexpr size_t kMaxMessage = 600;
 constexpr size_t kKeptEnd = 200;
-
-constexpr auto kPlanFooter = R"text(Placements, one for each mesh dim:
-  Replicate() or R    Shard(d) or S(d)    Partial(op) or P(op), op one of sum, avg, max, min
-  RaggedShard(dims, units) or Ragged(dims, units), units with repetition: (1*500, 3*500)
-  @FILE reads them from a file, - from standard input.
-
-Example: two ranks, the second with twice the rows, to even shards; and what rank 1 does
-  hyper-parallel plan --shape 6,4,8 --mesh 2 --from "Ragged((0,), (1, 2))" --to "S(0)" --rank 1)text";
-
-constexpr auto kInspectFooter = R"text(Example:
-  hyper-parallel inspect model.safetensors)text";
 
 constexpr auto kFooter = R"text(Examples:
   hyper-parallel plan --shape 6,4,8 --mesh 2 --from "Ragged((0,), (1, 2))" --to "S(0)"
   hyper-parallel inspect model.safetensors
+  hyper-parallel verify checkpoints/step-1000
+  hyper-parallel reshard checkpoints/step-1000 resharded --ranks 48
 
-Exit codes: 0 ok, 1 the input is bad or cannot be read, 2 usage.)text";
+Exit codes: 0 ok, 1 the input is bad, differs or cannot be read, 2 usage.)text";
 
 /// The parsed command line. CLI11 keeps pointers into it, so it stays where it is.
 struct CommandLine {
@@ -48,56 +36,23 @@ struct CommandLine {
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
 
-  void add_plan();
-  void add_inspect();
-  void run(std::istream& in, std::ostream& out) const;
+  /// The subcommand that was given, or nullptr.
+  const Subcommand* given() const;
 
-  CLI::App app{"Tools for tensors distributed unevenly over ranks.", "hyper-parallel"};
-  CLI::App* plan = nullptr;
-  CLI::App* inspect = nullptr;
-  PlanOptions plan_options;
-  std::string inspect_path;
-  bool json = false;
+  CLI::App app{"Tools for tensors distributed unevenly over ranks, and for their checkpoints.", "hyper-parallel"};
+  std::vector<Subcommand> subcommands;
 };
 
 CommandLine::CommandLine() {
   app.set_version_flag("--version", "hyper-parallel " HYPER_PARALLEL_VERSION);
   app.require_subcommand(1);
   app.footer(kFooter);
-  add_plan();
-  add_inspect();
+  subcommands = add_subcommands(app);
 }
 
-void CommandLine::add_plan() {
-  plan = app.add_subcommand("plan", "Explain a redistribution: its steps, the bytes it moves, the memory it takes.");
-  PlanOptions& options = plan_options;
-  plan->add_option("--shape", options.shape, "The tensor's global shape, e.g. 6,4,8; \"\" for no dims")->required();
-  plan->add_option("--mesh", options.mesh, "The mesh's shape, e.g. 2,2")->required();
-  plan->add_option("--from", options.from, "The source's placements, e.g. \"[Shard(0), R]\"")->required();
-  plan->add_option("--to", options.to, "The target's placements")->required();
-  plan->add_option("--names", options.names, "Names of the mesh dims, e.g. dp,tp");
-  plan->add_option("--ranks", options.ranks, "The ranks in mesh order, e.g. 0,2,1,3 or 4-7,0-3 (0,1,.. if not given)");
-  plan->add_option("--to-mesh", options.to_mesh, "The target's mesh, where it is another one over the same ranks");
-  plan->add_option("--to-names", options.to_names, "Names of its dims");
-  plan->add_option("--dtype", options.dtype, "The element type that bytes are counted in (float32 if not given)");
-  plan->add_option("--rank", options.rank, "Show also what this rank sends, receives and keeps");
-  plan->add_flag("--json", json, "Print JSON")->disable_flag_override();
-  plan->footer(kPlanFooter);
-}
-
-void CommandLine::add_inspect() {
-  inspect = app.add_subcommand("inspect", "List the tensors of a safetensors file.");
-  inspect->add_option("FILE", inspect_path, "The file")->required();
-  inspect->add_flag("--json", json, "Print JSON")->disable_flag_override();
-  inspect->footer(kInspectFooter);
-}
-
-void CommandLine::run(std::istream& in, std::ostream& out) const {
-  if (plan->parsed()) {
-    explain_plan(plan_options, json ? PlanFormat::kJson : PlanFormat::kText, in, out);
-  } else {
-    inspect_safetensors(inspect_path, {json ? InspectFormat::kJson : InspectFormat::kTable}, out);
-  }
+const Subcommand* CommandLine::given() const {
+  const auto found = std::ranges::find_if(subcommands, [](const Subcommand& command) { return command.app->parsed(); });
+  return found == subcommands.end() ? nullptr : &*found;
 }
 
 int fail(ExitCode code, std::string_view message, std::ostream& err) {
@@ -124,8 +79,8 @@ std::string usage_text(const CommandLine& line, const CLI::ParseError& error) {
   const std::vector<std::string> unknown = line.app.remaining(true);
   const std::string fault =
       unknown.empty() ? std::string(error.what()) : str_cat("unexpected argument '", unknown.front(), "'");
-  const std::string_view command = line.plan->parsed() ? "plan " : line.inspect->parsed() ? "inspect " : "";
-  return str_cat(fault, " (see hyper-parallel ", command, "--help)");
+  const Subcommand* given = line.given();
+  return str_cat(fault, " (see hyper-parallel ", given == nullptr ? "" : given->app->get_name() + " ", "--help)");
 }
 
 /// Parses; the exit code where that is all there is to do.
@@ -142,13 +97,13 @@ std::optional<int> parse(CommandLine& line, std::vector<std::string> arguments, 
 
 }  // namespace
 
-int run_command_line(int argc, const char* const* argv, std::istream& in, std::ostream& out, std::ostream& err) {
+int run_command_line(int argc, const char* const* argv, const CommandStreams& streams, std::ostream& err) {
   try {
     CommandLine line;
-    if (const auto code = parse(line, reversed_arguments(argc, argv), out, err)) return *code;
-    line.run(in, out);
-    if (!out.flush()) return fail(kBadInput, "cannot write the output", err);
-    return kOk;
+    if (const auto code = parse(line, reversed_arguments(argc, argv), streams.out, err)) return *code;
+    const ExitCode code = line.given()->run(streams);
+    if (!streams.out.flush()) return fail(kBadInput, "cannot write the output", err);
+    return code;
   } catch (const std::bad_alloc&) {
     return fail(kBadInput, "out of memory", err);
   } catch (const std::exception& error) {

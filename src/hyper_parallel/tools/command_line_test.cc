@@ -6,6 +6,9 @@
 #include <sstream>
 #include <vector>
 
+#include "hyper_parallel/tools/subcommands.h"
+#include "tests/support/stored_checkpoint.h"
+
 namespace hyper_parallel {
 namespace {
 
@@ -23,7 +26,8 @@ Outcome run(std::vector<const char*> arguments) {
   std::istringstream in;
   std::ostringstream out;
   std::ostringstream err;
-  const int code = run_command_line(static_cast<int>(arguments.size()), arguments.data(), in, out, err);
+  NoProgress quiet;
+  const int code = run_command_line(static_cast<int>(arguments.size()), arguments.data(), {in, out, quiet}, err);
   return {code, out.str(), err.str()};
 }
 
@@ -38,6 +42,10 @@ TEST(CommandLine_Help, EachCommand_HasAnExample) {
   EXPECT_THAT(run({"--help"}).out, HasSubstr("\n  hyper-parallel inspect model.safetensors\n"));
   EXPECT_THAT(run({"plan", "--help"}).out, HasSubstr("\n  hyper-parallel plan --shape 6,4,8 --mesh 2 "));
   EXPECT_THAT(run({"inspect", "--help"}).out, HasSubstr("\n  hyper-parallel inspect model.safetensors\n"));
+  EXPECT_THAT(run({"verify", "--help"}).out, HasSubstr("\n  hyper-parallel verify checkpoints/step-1000\n"));
+  EXPECT_THAT(run({"diff", "--help"}).out, HasSubstr("\n  hyper-parallel diff checkpoints/step-1000 "));
+  EXPECT_THAT(run({"reshard", "--help"}).out, HasSubstr("\n  hyper-parallel reshard checkpoints/step-1000 "));
+  EXPECT_THAT(run({"convert", "--help"}).out, HasSubstr("\n  hyper-parallel convert checkpoints/step-1000 "));
   EXPECT_EQ(run({"plan", "--help"}).code, 0);
 }
 
@@ -79,8 +87,66 @@ TEST(CommandLine_Usage, ExitsWith2AndOneLine) {
   expect_fault(2, "unexpected argument 'paln' (see hyper-parallel --help)", {"paln"});
   expect_fault(2, "unexpected argument '--foo' (see hyper-parallel plan --help)", {"plan", "--foo", "3"});
   expect_fault(2, "--shape is required (see hyper-parallel plan --help)", {"plan", "--mesh", "2"});
-  expect_fault(2, "FILE is required (see hyper-parallel inspect --help)", {"inspect"});
+  expect_fault(2, "PATH is required (see hyper-parallel inspect --help)", {"inspect"});
   expect_fault(2, "unexpected argument 'b' (see hyper-parallel inspect --help)", {"inspect", "a", "b"});
+}
+
+TEST(CommandLine_Usage, OfTheCheckpointCommands_ExitsWith2) {
+  expect_fault(2, "DIR is required (see hyper-parallel verify --help)", {"verify"});
+  expect_fault(2, "B is required (see hyper-parallel diff --help)", {"diff", "a"});
+  expect_fault(2, "--ranks is required (see hyper-parallel reshard --help)", {"reshard", "a", "b"});
+  expect_fault(2, "--to is required (see hyper-parallel convert --help)", {"convert", "a", "b"});
+  expect_fault(2, "--json excludes --picture (see hyper-parallel inspect --help)",
+               {"inspect", "a", "--json", "--picture"});
+}
+
+TEST(CommandLine_BadInput, OfTheCheckpointCommands_ExitsWith1) {
+  expect_fault(1, "--to: 'x' is not one of hyper_parallel, huggingface, torch", {"convert", "a", "b", "--to", "x"});
+  expect_fault(1, "--max-file-size: 'much' is not a byte count; write one as 256MiB, 5GB or 4096",
+               {"convert", "a", "b", "--to", "huggingface", "--max-file-size", "much"});
+  expect_fault(1, "--memory: 'all' is not a byte count; write one as 256MiB, 5GB or 4096",
+               {"reshard", "a", "b", "--ranks", "2", "--memory", "all"});
+  expect_fault(1, "--units: 3 units for 2 ranks; each rank has one (--ranks)",
+               {"reshard", "a", "b", "--ranks", "2", "--units", "1,2,3"});
+  expect_fault(1, "--picture draws a checkpoint directory, not a file", {"inspect", "/dev/null", "--picture"});
+  expect_fault(1, "cannot open '/no/such/place': No such file or directory", {"verify", "/no/such/place"});
+}
+
+TEST(CommandLine_Checkpoint, EachCommand_ReachesItsWork) {
+  const TemporaryFolder folder;
+  const std::string in = (folder / "in").string();
+  const std::string out = (folder / "out").string();
+  const std::string model = (folder / "model").string();
+  const CheckpointMetadata metadata = write_checkpoint(in, {{counting_tensor("w", {4}, {{0, {{0}, {4}}}})}, {}, {}});
+  EXPECT_THAT(run({"inspect", in.c_str()}).out, HasSubstr("w     F32    (4,)   16 B       1      1\n"));
+  EXPECT_THAT(run({"inspect", in.c_str(), "--json"}).out, StartsWith("{\n  \"checkpoint\""));
+  EXPECT_THAT(run({"inspect", in.c_str(), "--picture"}).out, StartsWith("w  F32 (4,): 1 chunk in 1 file\n"));
+  EXPECT_THAT(run({"inspect", in.c_str(), "--picture", "w"}).out, StartsWith("w  F32 (4,): 1 chunk in 1 file\n"));
+  EXPECT_EQ(run({"inspect", in.c_str(), "--picture", "x"}).code, 1);
+  EXPECT_EQ(run({"reshard", in.c_str(), out.c_str(), "--ranks", "2", "--units", "1,3", "--memory", "8MiB"}).code, 0);
+  EXPECT_EQ(metadata_of(out).files().size(), 2U);
+  EXPECT_EQ(run({"diff", in.c_str(), out.c_str()}).code, 0);
+  EXPECT_EQ(run({"verify", out.c_str()}).code, 0);
+  EXPECT_EQ(run({"convert", in.c_str(), model.c_str(), "--to", "huggingface"}).code, 0);
+  EXPECT_TRUE(std::filesystem::exists(folder / "model" / "model-00001-of-00001.safetensors"));
+  damage_byte(folder / "in" / metadata.files()[0].name, metadata.files()[0].bytes - 1);
+  const Outcome verified = run({"verify", in.c_str(), "--json"});
+  EXPECT_EQ(verified.code, 1);
+  EXPECT_EQ(verified.err, "");
+  EXPECT_THAT(verified.out, HasSubstr("\"fault_count\": 1"));
+  EXPECT_EQ(run({"diff", in.c_str(), out.c_str()}).code, 1);
+}
+
+TEST(CommandLine_Diff, Difference_ExitsWith1AndIsTheOutput) {
+  const TemporaryFolder folder;
+  const std::string a = (folder / "a").string();
+  const std::string b = (folder / "b").string();
+  write_checkpoint(a, {{counting_tensor("w", {4}, {{0, {{0}, {4}}}})}, {}, {}});
+  write_checkpoint(b, {{counting_tensor("v", {4}, {{0, {{0}, {4}}}})}, {}, {}});
+  const Outcome outcome = run({"diff", a.c_str(), b.c_str(), "--json"});
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_THAT(outcome.out, HasSubstr("\"equal\": false"));
 }
 
 TEST(CommandLine_OutputThatCannotBeWritten, ExitsWith1) {
@@ -90,7 +156,8 @@ TEST(CommandLine_OutputThatCannotBeWritten, ExitsWith1) {
   std::ostringstream out;
   std::ostringstream err;
   out.setstate(std::ios::badbit);
-  EXPECT_EQ(run_command_line(static_cast<int>(arguments.size()), arguments.data(), in, out, err), 1);
+  NoProgress quiet;
+  EXPECT_EQ(run_command_line(static_cast<int>(arguments.size()), arguments.data(), {in, out, quiet}, err), 1);
   EXPECT_EQ(err.str(), "hyper-parallel: cannot write the output\n");
 }
 

@@ -1,23 +1,24 @@
 #include "hyper_parallel/tools/inspect_command.h"
 
-#include <algorithm>
-#include <array>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "hyper_parallel/base/human_size.h"
 #include "hyper_parallel/base/text.h"
 #include "hyper_parallel/checkpoint/safetensors_codec.h"
 #include "hyper_parallel/checkpoint/safetensors_file.h"
 #include "hyper_parallel/checkpoint/tensor_name.h"
-#include "hyper_parallel/tools/human_size.h"
+#include "hyper_parallel/tools/text_table.h"
 
 namespace hyper_parallel {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr size_t kSizeColumn = 3;
 
 struct Total {
   int64_t tensors = 0;
@@ -48,56 +49,25 @@ Summary summarize(const SafetensorsHeader& header) {
   return summary;
 }
 
-constexpr size_t kMaxColumn = 64;  // a longer cell pushes out its own row and no other
-
-// Characters on a terminal, one for each code point.
-size_t text_width(std::string_view text) {
-  return static_cast<size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
-constexpr size_t kColumns = 4;
-using Row = std::array<std::string, kColumns>;
-
-Row tensor_row(const TensorEntry& tensor) {
+TableRow tensor_row(const TensorEntry& tensor) {
   return {printable(tensor.name), std::string(to_string(tensor.dtype)), shape_text(tensor.shape),
           human_size(tensor.size_bytes())};
 }
 
-void print_rows(const std::vector<Row>& rows, std::ostream& out) {
-  std::array<size_t, kColumns> width{};
-  for (const Row& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) {
-      if (text_width(row[i]) <= kMaxColumn) width[i] = std::max(width[i], text_width(row[i]));
-    }
-  }
-  const auto padding = [&width](const Row& row, size_t i) {
-    return std::string(width[i] - std::min(width[i], text_width(row[i])), ' ');
-  };
-  for (const Row& row : rows) {
-    for (size_t i = 0; i + 1 < row.size(); ++i) out << row[i] << padding(row, i) << "  ";
-    out << padding(row, row.size() - 1) << row.back() << '\n';  // sizes are flush right
-  }
-}
-
-std::string count_text(int64_t count, std::string_view noun) {
-  return str_cat(count, " ", noun, count == 1 ? "" : "s");
-}
-
 void print_total(std::string_view label, const Total& total, std::ostream& out) {
   out << label << ": " << count_text(total.tensors, "tensor") << ", " << count_text(total.elements, "element") << ", "
-      << human_size(total.bytes) << " (" << count_text(total.bytes, "byte") << ")\n";
+      << exact_size_text(total.bytes) << '\n';
 }
 
 void print_table(const SafetensorsFile& file, std::ostream& out) {
-  std::vector<Row> rows = {{"name", "dtype", "shape", "size"}};
+  std::vector<TableRow> rows = {{"name", "dtype", "shape", "size"}};
   for (const TensorEntry& tensor : file.header().tensors()) rows.push_back(tensor_row(tensor));
-  print_rows(rows, out);
+  print_rows(rows, kSizeColumn, out);
   const Summary summary = summarize(file.header());
   out << '\n';
   for (const auto& [dtype, total] : summary.by_dtype) print_total(to_string(dtype), total, out);
   print_total("total", summary.all, out);
-  out << "file: " << human_size(file.size()) << " (" << count_text(file.size(), "byte") << "), data from byte "
-      << file.data_begin() << '\n';
+  out << "file: " << exact_size_text(file.size()) << ", data from byte " << file.data_begin() << '\n';
   for (const auto& [key, value] : file.header().metadata()) {
     out << "metadata " << printable(key) << ": " << printable(value) << '\n';
   }

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "hyper_parallel/base/human_size.h"
 #include "hyper_parallel/base/text.h"
-#include "hyper_parallel/tools/human_size.h"
 
 namespace hyper_parallel {
 namespace {

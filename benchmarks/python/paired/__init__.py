@@ -1,0 +1,1 @@
+"""What the benchmark programs share: pairs of calls on several ranks, timed, judged and printed."""

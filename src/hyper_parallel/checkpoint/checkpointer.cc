@@ -1,0 +1,131 @@
+#include "hyper_parallel/checkpoint/checkpointer.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <utility>
+
+#include "hyper_parallel/checkpoint/replica_check.h"
+
+namespace hyper_parallel {
+namespace {
+
+// Longer waits end here: the clock must not overflow.
+constexpr std::chrono::milliseconds kLongestWait = std::chrono::hours(24 * 365);
+
+/// Stands for a snapshot that could not be taken on this rank. Its error comes up where the bytes are asked for, so
+/// that the other ranks, which wait for this one's share, hear of it.
+class FailedSnapshot final : public SavePlanner {
+ public:
+  explicit FailedSnapshot(std::exception_ptr error) : error_(std::move(error)) {}
+  SavePlan build_local_plan() override { std::rethrow_exception(error_); }
+  HeldBytes get_data(const WriteItem&) override { std::rethrow_exception(error_); }
+
+ private:
+  std::exception_ptr error_;
+};
+
+}  // namespace
+
+struct AsyncSave::State {
+  PreparedSave prepared;
+  std::unique_ptr<SavePlanner> snapshot;
+  std::shared_ptr<Exchange> exchange;
+  std::shared_ptr<StorageWriter> writer;
+  std::shared_ptr<Progress> progress;
+
+  mutable std::mutex mutex;
+  mutable std::condition_variable changed;
+  bool ended = false;
+  std::exception_ptr error;
+  std::thread thread;
+
+  void run() {
+    std::exception_ptr thrown;
+    try {
+      complete_save(*exchange, prepared, *snapshot, *writer, *progress);
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+    const std::lock_guard lock(mutex);
+    error = thrown;
+    ended = true;
+    changed.notify_all();
+  }
+};
+
+AsyncSave::AsyncSave() : state_(std::make_unique<State>()) {}
+
+AsyncSave::~AsyncSave() {
+  if (state_->thread.joinable()) state_->thread.join();
+}
+
+bool AsyncSave::done() const { return wait_for(std::chrono::milliseconds(0)); }
+
+bool AsyncSave::wait_for(std::chrono::milliseconds time) const {
+  std::unique_lock lock(state_->mutex);
+  return state_->changed.wait_for(lock, std::min(time, kLongestWait), [this] { return state_->ended; });
+}
+
+void AsyncSave::wait() {
+  std::unique_lock lock(state_->mutex);
+  state_->changed.wait(lock, [this] { return state_->ended; });
+  if (state_->error) std::rethrow_exception(state_->error);
+}
+
+Checkpointer::Checkpointer(std::shared_ptr<Exchange> exchange) : exchange_(std::move(exchange)) {}
+
+Checkpointer::~Checkpointer() { wait_for_turn(); }
+
+void Checkpointer::wait_for_turn() {
+  if (under_way_ == nullptr) return;
+  std::unique_lock lock(under_way_->state_->mutex);
+  under_way_->state_->changed.wait(lock, [this] { return under_way_->state_->ended; });
+  lock.unlock();
+  under_way_ = nullptr;
+}
+
+PreparedSave Checkpointer::prepare(SavePlanner& planner, StorageWriter& writer, Replicas replicas) {
+  wait_for_turn();
+  if (replicas == Replicas::kCompared) check_replicas(*exchange_, planner);
+  return prepare_save(*exchange_, planner, writer, &cache_);
+}
+
+void Checkpointer::save(SavePlanner& planner, StorageWriter& writer, Progress& progress, Replicas replicas) {
+  const std::lock_guard turn(turn_);
+  const PreparedSave prepared = prepare(planner, writer, replicas);
+  complete_save(*exchange_, prepared, planner, writer, progress);
+}
+
+std::shared_ptr<AsyncSave> Checkpointer::async_save(SavePlanner& planner, std::shared_ptr<StorageWriter> writer,
+                                                    std::shared_ptr<Progress> progress, Replicas replicas) {
+  const std::lock_guard turn(turn_);
+  const std::shared_ptr<AsyncSave> save(new AsyncSave());
+  AsyncSave::State& state = *save->state_;
+  state.prepared = prepare(planner, *writer, replicas);
+  state.exchange = exchange_;
+  state.writer = std::move(writer);
+  state.progress = std::move(progress);
+  // A snapshot that fails on this rank must not leave the others waiting: the background part reports it.
+  try {
+    state.snapshot = take_snapshot(state.prepared.assigned, planner, memory_);
+  } catch (...) {
+    state.snapshot = std::make_unique<FailedSnapshot>(std::current_exception());
+  }
+  under_way_ = save;
+  // The others count on this rank's share, so without a thread it is written here.
+  try {
+    state.thread = std::thread([&state] { state.run(); });
+  } catch (const std::exception&) {
+    state.run();
+  }
+  return save;
+}
+
+CheckpointMetadata Checkpointer::load(LoadPlanner& planner, StorageReader& reader, const LoadRequest& request,
+                                      Progress& progress) {
+  const std::lock_guard turn(turn_);
+  wait_for_turn();
+  return load_checkpoint(*exchange_, planner, reader, request, progress);
+}
+
+}  // namespace hyper_parallel

@@ -1,0 +1,22 @@
+#pragma once
+
+// CRC32C (Castagnoli; RFC 3720 appendix B.4): reflected polynomial 0x82F63B78, initial value and final xor ~0.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace hyper_parallel {
+
+/// The checksum of `bytes`, behind bytes whose checksum is `before`: crc32c(ab) == crc32c(b, crc32c(a)).
+/// Uses the processor's instruction where there is one. Example: crc32c("123456789") == 0xE3069283.
+uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before = 0);
+
+/// The same without special instructions: the definition, for machines that have none and for tests.
+uint32_t crc32c_portable(std::span<const std::byte> bytes, uint32_t before = 0);
+
+/// Of each block of kBlockBytes of a chunk.
+std::vector<uint32_t> block_checksums(std::span<const std::byte> chunk);
+
+}  // namespace hyper_parallel

@@ -1,0 +1,89 @@
+#include "hyper_parallel/checkpoint/file_system_reader.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "hyper_parallel/base/error.h"
+#include "hyper_parallel/base/text.h"
+#include "hyper_parallel/checkpoint/chunk_reader.h"
+#include "hyper_parallel/checkpoint/item_reader.h"
+#include "hyper_parallel/checkpoint/metadata_codec.h"
+#include "hyper_parallel/checkpoint/metadata_file.h"
+
+namespace hyper_parallel {
+namespace {
+
+// Half of what the process may have open at most: it has other files.
+size_t max_open_files() {
+  constexpr rlim_t kMaxOpenFiles = 512;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return kMaxOpenFiles;
+  return static_cast<size_t>(std::clamp<rlim_t>(limit.rlim_cur / 2, 1, kMaxOpenFiles));
+}
+
+}  // namespace
+
+FileSystemReader::FileSystemReader(std::filesystem::path directory) : path_(std::move(directory)) {}
+
+std::string FileSystemReader::read_metadata() {
+  std::optional<std::string> text = read_metadata_file(Directory(path_));
+  HP_CHECK(text.has_value(), kInvalidArgument, "there is no checkpoint in ", quoted_path(path_), ": it has no '",
+           kMetadataFile, "'");
+  return std::move(*text);
+}
+
+std::optional<FileDescriptor> FileSystemReader::open_data_file(const StoredFile& file) {
+  if (!directory_.has_value()) directory_.emplace(path_);
+  std::optional<FileDescriptor> opened = directory_->open_regular(file.name, O_RDONLY);
+  if (!opened.has_value()) return std::nullopt;
+  struct stat status{};
+  const std::string path = quoted_path(path_ / file.name);
+  HP_CHECK(::fstat(opened->get(), &status) == 0, kDataLoss, "cannot examine ", path, ": ", errno_text(errno));
+  HP_CHECK(status.st_size == file.bytes, kDataLoss, "checkpoint file ", path, " has ", status.st_size,
+           " bytes but the metadata says ", file.bytes);
+  return opened;
+}
+
+void FileSystemReader::close() {
+  files_.clear();
+  passing_.reset();
+  directory_.reset();
+}
+
+bool FileSystemReader::open(const CheckpointMetadata& metadata, const LoadPlan& plan) {
+  close();
+  const size_t most = max_open_files();
+  for (const int64_t file : files_of(metadata, plan)) {
+    std::optional<FileDescriptor> opened = open_data_file(metadata.files()[static_cast<size_t>(file)]);
+    if (!opened.has_value()) return false;
+    if (files_.size() < most) files_.emplace(file, std::move(*opened));
+  }
+  return true;
+}
+
+int FileSystemReader::descriptor_of(const CheckpointMetadata& metadata, int64_t file) {
+  const auto found = files_.find(file);
+  if (found != files_.end()) return found->second.get();
+  if (passing_.has_value()) files_.erase(*passing_);
+  const StoredFile& stored = metadata.files()[static_cast<size_t>(file)];
+  std::optional<FileDescriptor> opened = open_data_file(stored);
+  HP_CHECK(opened.has_value(), kDataLoss, "checkpoint file ", quoted_path(path_ / stored.name), " is gone");
+  passing_ = file;
+  return files_.emplace(file, std::move(*opened)).first->second.get();
+}
+
+void FileSystemReader::read(const CheckpointMetadata& metadata, const LoadPlan& plan, LoadPlanner& planner,
+                            Progress& progress) {
+  const OpenFile open_file = [&](int64_t file) {
+    const StoredFile& stored = metadata.files()[static_cast<size_t>(file)];
+    return OpenedFile{reads_from(descriptor_of(metadata, file)), quoted_path(path_ / stored.name)};
+  };
+  read_items(metadata, plan, planner, progress, open_file);
+  close();
+}
+
+}  // namespace hyper_parallel

@@ -1,0 +1,101 @@
+#include "hyper_parallel/checkpoint/save_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <string_view>
+
+#include "hyper_parallel/base/error.h"
+#include "hyper_parallel/base/text.h"
+#include "hyper_parallel/checkpoint/checkpoint_metadata.h"
+
+namespace hyper_parallel {
+namespace {
+
+// Far more than unfinished saves can leave; a larger file is not ours.
+constexpr size_t kMaxJournalBytes = size_t{1} << 20;
+
+// NUL: what some file systems have in place of bytes that were on their way when the machine went down.
+bool is_line_end(char c) { return c == '\n' || c == '\0'; }
+
+bool is_journal(std::string_view text) {
+  size_t length = 0;
+  for (const char c : text) {
+    const bool is_hex = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+    if (!is_hex && !is_line_end(c)) return false;
+    length = is_hex ? length + 1 : 0;
+    if (length > 16) return false;
+  }
+  return true;
+}
+
+FileDescriptor open_lock(const Directory& directory) {
+  std::optional<FileDescriptor> file = directory.open_regular(kSaveLockFile, O_RDWR | O_CREAT);
+  HP_CHECK(file.has_value(), kFailedPrecondition, "cannot create ", quoted_path(directory.path() / kSaveLockFile),
+           ": the directory is gone");
+  return std::move(*file);
+}
+
+}  // namespace
+
+SaveLock::SaveLock(const Directory& directory)
+    : path_(quoted_path(directory.path() / kSaveLockFile)), file_(open_lock(directory)) {
+  const bool locked = ::flock(file_.get(), LOCK_EX | LOCK_NB) == 0;
+  const int error = errno;
+  HP_CHECK(locked || error != EWOULDBLOCK, kFailedPrecondition, "cannot save into ", quoted_path(directory.path()),
+           ": another save is running there and holds '", kSaveLockFile, "'");
+  HP_CHECK(locked, kFailedPrecondition, "cannot lock ", path_, ": ", errno_text(error));
+  read();
+}
+
+// Explicitly: a child process that was forked meanwhile has the file open too, and would keep the lock.
+SaveLock::~SaveLock() {
+  if (file_.get() >= 0) ::flock(file_.get(), LOCK_UN);
+}
+
+void SaveLock::read() {
+  std::array<char, 4096> buffer{};
+  while (text_.size() <= kMaxJournalBytes) {
+    const ssize_t count = ::pread(file_.get(), buffer.data(), buffer.size(), static_cast<off_t>(text_.size()));
+    if (count < 0 && errno == EINTR) continue;
+    HP_CHECK(count >= 0, kDataLoss, "cannot read ", path_, ": ", errno_text(errno));
+    if (count == 0) break;
+    text_.append(buffer.data(), static_cast<size_t>(count));
+  }
+  HP_CHECK(text_.size() <= kMaxJournalBytes && is_journal(text_), kFailedPrecondition, path_,
+           " is not a list of save ids: it was not written by this library and is left alone");
+  for (auto line = text_.begin(); line != text_.end();) {
+    const auto end = std::find_if(line, text_.end(), is_line_end);
+    if (is_save_id({line, end})) ids_.emplace_back(line, end);
+    line = end == text_.end() ? end : end + 1;
+  }
+}
+
+void SaveLock::add(std::span<const std::string> ids) {
+  std::string lines = text_.empty() || text_.ends_with('\n') ? "" : "\n";
+  for (const std::string& id : ids) lines += id + "\n";
+  std::string_view rest = lines;
+  while (!rest.empty()) {
+    const ssize_t count = ::pwrite(file_.get(), rest.data(), rest.size(), static_cast<off_t>(text_.size()));
+    if (count < 0 && errno == EINTR) continue;
+    HP_CHECK(count > 0, kDataLoss, "cannot write ", path_, ": ", errno_text(errno));
+    text_ += rest.substr(0, static_cast<size_t>(count));
+    rest.remove_prefix(static_cast<size_t>(count));
+  }
+  const int error = flush_descriptor(file_.get());
+  HP_CHECK(error == 0, kDataLoss, "cannot flush ", path_, ": ", errno_text(error));
+  ids_.insert(ids_.end(), ids.begin(), ids.end());
+}
+
+bool SaveLock::clear() noexcept {
+  if (::ftruncate(file_.get(), 0) != 0) return false;
+  text_.clear();
+  ids_.clear();
+  return true;
+}
+
+}  // namespace hyper_parallel
