@@ -33,16 +33,29 @@ class AsyncSaveObject {
   bool done() const { return save_->done(); }
 
   bool wait(std::optional<double> timeout) {
-    const py::gil_scoped_release no_gil;
-    if (timeout.has_value() && *timeout < kForever) {
-      const std::chrono::duration<double> limit(std::max(*timeout, 0.0));
-      if (!save_->wait_for(std::chrono::duration_cast<std::chrono::milliseconds>(limit))) return false;
+    HP_CHECK(!timeout.has_value() || *timeout >= 0, kInvalidArgument, "timeout is ", *timeout,
+             " but must not be negative");
+    double left = timeout.value_or(kForever);
+    // In slices, so that Ctrl-C is heard.
+    while (!wait_slice(std::min(left, kSlice))) {
+      if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+      if (left <= 0) return false;
+      left = left < kForever ? left - kSlice : left;
     }
+    const py::gil_scoped_release no_gil;
     save_->wait();
     return true;
   }
 
  private:
+  static constexpr double kSlice = 0.1;  // seconds
+
+  bool wait_slice(double seconds) const {
+    const py::gil_scoped_release no_gil;
+    const std::chrono::duration<double> time(std::max(seconds, 0.0));
+    return save_->wait_for(std::chrono::duration_cast<std::chrono::milliseconds>(time));
+  }
+
   std::shared_ptr<AsyncSave> save_;
 };
 
@@ -53,7 +66,7 @@ Checkpointer::Replicas replicas_of(bool compare) {
 /// A C++ handle of a Python storage or progress, which lives as long as the save needs it.
 template <typename T>
 std::shared_ptr<T> shared_role(const py::object& object) {
-  return {keep_alive(object), object.cast<T*>()};
+  return {keep_alive(object), &object.cast<T&>()};
 }
 
 AsyncSaveObject async_save(Checkpointer& self, SavePlanner& planner, const py::object& writer,

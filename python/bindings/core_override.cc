@@ -9,6 +9,8 @@ namespace {
 namespace py = pybind11;
 
 ErrorCode code_of(const py::error_already_set& error) {
+  const py::module_ core = py::module_::import("hyper_parallel._core");
+  if (error.matches(core.attr("InternalError"))) return ErrorCode::kInternal;
   if (error.matches(PyExc_NotImplementedError)) return ErrorCode::kUnimplemented;
   if (error.matches(PyExc_ValueError)) return ErrorCode::kInvalidArgument;
   if (error.matches(PyExc_TypeError)) return ErrorCode::kType;
@@ -35,14 +37,17 @@ struct HeldBuffer {
   }
 };
 
-/// A tensor's memory as an object with the buffer protocol; any other object as it is.
-py::object as_buffer(const py::object& object) {
+/// A tensor's memory as an object with the buffer protocol, for which the platform has a function; any other object as
+/// it is.
+py::object as_buffer(const py::object& object, int flags) {
   if (PyObject_CheckBuffer(object.ptr()) != 0) return object;
-  return py::module_::import("hyper_parallel.platform").attr("host_buffer")(object);
+  const bool is_written = (flags & PyBUF_WRITABLE) != 0;
+  const py::module_ platform = py::module_::import("hyper_parallel.platform");
+  return platform.attr(is_written ? "writable_host_buffer" : "host_buffer")(object);
 }
 
 std::shared_ptr<HeldBuffer> buffer_of(const py::object& object, int flags, int64_t bytes, std::string_view what) {
-  auto held = std::make_shared<HeldBuffer>(as_buffer(object), flags, what);
+  auto held = std::make_shared<HeldBuffer>(as_buffer(object, flags), flags, what);
   HP_CHECK(held->view.len == bytes, kInvalidArgument, what, " has ", held->view.len, " bytes but must have ", bytes);
   return held;
 }
@@ -50,9 +55,12 @@ std::shared_ptr<HeldBuffer> buffer_of(const py::object& object, int flags, int64
 }  // namespace
 
 void raise_python_error(const py::error_already_set& error) {
+  // The other ranks are told as of any error; this one's main thread is interrupted all the same.
+  if (error.matches(PyExc_KeyboardInterrupt)) PyErr_SetInterrupt();
   const std::string type = py::str(error.type().attr("__name__"));
   const std::string text = py::str(error.value());
-  const bool is_own = py::isinstance(error.value(), py::module_::import("hyper_parallel._core").attr("HyperParallelError"));
+  const bool is_own =
+      py::isinstance(error.value(), py::module_::import("hyper_parallel._core").attr("HyperParallelError"));
   raise(code_of(error), is_own ? "" : str_cat(type, ": "), text);
 }
 
@@ -66,6 +74,12 @@ TargetView writable_bytes(const py::object& object, int64_t elements, int64_t by
   auto held = buffer_of(object, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE, bytes, what);
   const std::span<std::byte> view(static_cast<std::byte*>(held->view.buf), static_cast<size_t>(bytes));
   return {view, run_view(0, elements), std::move(held)};
+}
+
+HeldBytes contiguous_bytes(const py::object& object, std::string_view what) {
+  auto held = std::make_shared<HeldBuffer>(as_buffer(object, PyBUF_C_CONTIGUOUS), PyBUF_C_CONTIGUOUS, what);
+  const auto* begin = static_cast<const std::byte*>(held->view.buf);
+  return {{begin, static_cast<size_t>(held->view.len)}, std::move(held)};
 }
 
 py::object memory_view(HeldBytes held) {

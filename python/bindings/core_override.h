@@ -38,9 +38,11 @@ pybind11::function required_override(const Base* self, const char* name) {
 }
 
 /// The memory of a Python object: one with the buffer protocol (bytes, memoryview, numpy), or a tensor of the framework
-/// in use. Must be contiguous and of `bytes` bytes; throws kInvalidArgument otherwise, naming `what`.
+/// in use. Throws kType, naming `what`, if it is not contiguous.
+HeldBytes contiguous_bytes(const pybind11::object& object, std::string_view what);
+/// The same for an object that must have `bytes` bytes; throws kInvalidArgument otherwise.
 HeldBytes held_bytes(const pybind11::object& object, int64_t bytes, std::string_view what);
-/// The same, to be written to.
+/// The same, to be written to: the object's own memory, never a copy of it.
 TargetView writable_bytes(const pybind11::object& object, int64_t elements, int64_t bytes, std::string_view what);
 
 /// Read-only, and alive as long as the view: a memoryview's exporter is a bytes-like object that holds `held`.

@@ -209,12 +209,6 @@ void add_chunk(CheckpointParts& parts, const WriteItemObject& item, const std::s
   tensor->add_chunk(item.tensor.boxes[0], found - parts.files.begin(), offset, tensor_key.value_or(""), checksums);
 }
 
-std::span<const std::byte> readable(const py::buffer_info& info) {
-  HP_CHECK(info.itemsize * info.size == 0 || info.strides.empty() || info.strides.back() == info.itemsize,
-           kInvalidArgument, "data must be contiguous memory");
-  return {static_cast<const std::byte*>(info.ptr), static_cast<size_t>(info.itemsize * info.size)};
-}
-
 void bind_parts(py::module_& core) {
   py::class_<CheckpointParts>(core, "CheckpointParts", "What one rank has written: files, and where each box lies.")
       .def(py::init<>())
@@ -245,11 +239,7 @@ Args:
 Raises:
     InvalidArgumentError: An unknown file, or checksums that are not as many as the box has blocks.)");
   core.def(
-      "block_checksums",
-      [](const py::buffer& data) {
-        const py::buffer_info info = data.request();
-        return block_checksums(readable(info));
-      },
+      "block_checksums", [](const py::object& data) { return block_checksums(contiguous_bytes(data, "data").bytes); },
       py::arg("data"),
       "CRC32C of each 1 MiB block of contiguous memory.\n\nExample:\n    >>> block_checksums(b\"123456789\")\n    "
       "[3808858755]");
@@ -294,9 +284,10 @@ Args:
 Returns:
     ``CheckpointParts``.)")
       .def("publish", &StorageWriter::publish, py::arg("metadata"), Release(),
-           "On the coordinator, after all ranks have written: makes the checkpoint the one that readers see.")
+           "On the coordinator, after all ranks have written: makes the checkpoint the one that readers see. If it "
+           "fails it must itself remove what the save wrote, unless readers may see it: ``abandon`` is not called then.")
       .def("abandon", &StorageWriter::abandon, Release(),
-           "On the coordinator, instead of ``publish``, after a fault: removes what this save wrote.");
+           "On the coordinator, after a fault before ``publish``: removes what this save wrote.");
   py::class_<FileSystemWriter, StorageWriter, PythonStorageWriter<FileSystemWriter>>(core, "FileSystemWriter",
                                                                                      "A checkpoint in a directory.")
       .def(py::init<std::filesystem::path>(), py::arg("directory"),

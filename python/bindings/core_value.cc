@@ -40,7 +40,8 @@ class Converter {
     if (PyBool_Check(raw)) return raw == Py_True;
     if (PyLong_CheckExact(raw)) return integer_value(object);
     if (PyFloat_CheckExact(raw)) return PyFloat_AS_DOUBLE(raw);
-    if (PyComplex_CheckExact(raw)) return std::complex<double>(PyComplex_RealAsDouble(raw), PyComplex_ImagAsDouble(raw));
+    if (PyComplex_CheckExact(raw))
+      return std::complex<double>(PyComplex_RealAsDouble(raw), PyComplex_ImagAsDouble(raw));
     if (PyUnicode_CheckExact(raw)) return utf8_text(object, what_);
     if (PyBytes_CheckExact(raw)) return Bytes{py::reinterpret_borrow<py::bytes>(object).cast<std::string>()};
     if (PyList_CheckExact(raw)) return ValueList{items(object, depth)};
@@ -99,7 +100,8 @@ struct ToPython {
   py::object operator()(const ValueDict& value) const {
     py::dict items;
     for (const auto& [key, item] : value.items) items[value_to_python(key)] = value_to_python(item);
-    HP_CHECK(items.size() == value.items.size(), kDataLoss, "a stored dict has keys that are equal in Python, as 1, 1.0 "
+    HP_CHECK(items.size() == value.items.size(), kDataLoss,
+             "a stored dict has keys that are equal in Python, as 1, 1.0 "
              "and True are");
     return items;
   }
@@ -125,7 +127,14 @@ std::vector<NamedValue> named_values_from_python(py::handle values, std::string_
 
 py::dict named_values_to_python(const std::vector<NamedValue>& values) {
   py::dict named;
-  for (const NamedValue& value : values) named[py::str(value.name)] = value_to_python(value.value);
+  for (const NamedValue& value : values) {
+    try {
+      named[py::str(value.name)] = value_to_python(value.value);
+    } catch (const py::error_already_set& error) {  // a dict whose keys are lists, an int of too many digits
+      raise(ErrorCode::kDataLoss, "checkpoint entry ", quoted_name(value.name),
+            " is a value that Python cannot hold: ", error.what());
+    }
+  }
   return named;
 }
 

@@ -100,8 +100,11 @@ class PythonTensorLoadPlanner final : public TensorLoadPlanner {
 
   static TargetView view_of(const at::Tensor& tensor, const ReadItemObject& object) {
     const Dims sizes(std::span<const int64_t>(tensor.sizes().data(), tensor.sizes().size()));
-    HP_CHECK(tensor.is_cpu() && sizes == object.item.overlap.sizes &&
-                 stored_dtype(tensor.scalar_type()) == object.stored_dtype,
+    HP_CHECK(
+        tensor.is_cpu() && tensor.layout() == at::kStrided && !tensor.is_conj() && !tensor.is_neg(), kInvalidArgument,
+        "acquire_tensor returned a tensor that is not plain CPU memory: lazily conjugated or negated, sparse, or on ",
+        tensor.device().str());
+    HP_CHECK(sizes == object.item.overlap.sizes && stored_dtype(tensor.scalar_type()) == object.stored_dtype,
              kInvalidArgument, "acquire_tensor returned a ", c10::toString(tensor.scalar_type()), " tensor of shape ",
              tuple_text(sizes), " on ", tensor.device().str(), " but must return a CPU tensor of dtype ",
              object.stored_dtype, " and shape ", tuple_text(object.item.overlap.sizes));

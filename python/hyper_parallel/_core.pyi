@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections.abc
 import os
 import typing
-import typing_extensions
 __all__: list[str] = ['ArgumentTypeError', 'AsyncSaveHandle', 'CheckpointError', 'CheckpointMetadata', 'CheckpointParts', 'Checkpointer', 'ChunkStorageMetadata', 'DeviceMesh', 'Exchange', 'FailedPreconditionError', 'FileSystemReader', 'FileSystemWriter', 'GlobalSavePlan', 'HeldBytes', 'HyperParallelError', 'InternalError', 'InvalidArgumentError', 'Layout', 'LoadPlan', 'LoadPlanner', 'MeshTraffic', 'MetadataIndex', 'OutOfRangeError', 'Partial', 'Placement', 'PlannedTensor', 'Progress', 'RaggedShard', 'RangeReader', 'ReadItem', 'Replicate', 'SavePlan', 'SavePlanner', 'Shard', 'SingleExchange', 'StorageInfo', 'StorageReader', 'StorageWriter', 'TensorStorageMetadata', 'UnimplementedError', 'WriteItem', 'block_checksums', 'local_shape', 'owned_boxes', 'owned_interval', 'parse_placements', 'plan_text', 'plan_traffic', 'terminal_progress']
 class HyperParallelError(Exception):
     """
@@ -830,7 +829,7 @@ class StorageWriter:
         ...
     def abandon(self) -> None:
         """
-        On the coordinator, instead of ``publish``, after a fault: removes what this save wrote.
+        On the coordinator, after a fault before ``publish``: removes what this save wrote.
         """
     def begin(self) -> str:
         """
@@ -838,7 +837,7 @@ class StorageWriter:
         """
     def publish(self, metadata: CheckpointMetadata) -> None:
         """
-        On the coordinator, after all ranks have written: makes the checkpoint the one that readers see.
+        On the coordinator, after all ranks have written: makes the checkpoint the one that readers see. If it fails it must itself remove what the save wrote, unless readers may see it: ``abandon`` is not called then.
         """
     def write(self, save_id: str, rank: int, plan: SavePlan, planner: SavePlanner, progress: Progress) -> CheckpointParts:
         """
@@ -959,7 +958,7 @@ class Checkpointer:
         """
         How many saves used the plan of the save before.
         """
-def block_checksums(data: typing_extensions.Buffer) -> list[int]:
+def block_checksums(data: typing.Any) -> list[int]:
     """
     CRC32C of each 1 MiB block of contiguous memory.
 

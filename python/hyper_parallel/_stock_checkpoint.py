@@ -123,6 +123,9 @@ def get_tensor_shard(tensor: DTensor, index: MetadataIndex) -> torch.Tensor:
 def boxes_of(tensor: DTensor, what: str) -> list[Box]:
     """This rank's boxes, in the order of local storage; of a tensor without elements one that is empty.
 
+    A Partial raises UnimplementedError here, where our own planner raises InvalidArgumentError: that is a ValueError,
+    and torch's planners take a ValueError of a tensor for something else and raise another message in its place.
+
     Args:
         tensor: Of any layout without Partial.
         what: What to call it in messages.
@@ -233,7 +236,8 @@ def _guard_safetensors_writers() -> None:
 
     @functools.wraps(prepare)
     def prepare_local_plan(self: FileSystemWriter, plan: SavePlan) -> SavePlan:
-        if self.serialization_format is SerializationFormat.SAFETENSORS:
+        # Everybody's saves come through here, of whatever release of torch: a format unknown is no safetensors.
+        if getattr(self, "serialization_format", None) is SerializationFormat.SAFETENSORS:
             _check_one_box_per_name(plan, type(self).__name__)
         return prepare(self, plan)
 

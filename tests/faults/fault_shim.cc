@@ -5,9 +5,10 @@
 // by dlsym. Environment: HP_FAULT_CALL is the number of the call, from 1; HP_FAULT_ACTION is what happens to it:
 //
 //   kill_before, kill_after   the process is killed
-//   ENOSPC, EIO               the call fails
+//   ENOSPC, EIO, EINTR        the call fails
 //   full                      this call and all later ones that need space fail with ENOSPC
 //   short                     a write takes half of its bytes, at least one
+//   nothing                   a write takes no byte and does not fail
 //   stop                      the process is stopped (SIGSTOP)
 
 #include <dlfcn.h>
@@ -29,7 +30,7 @@
 
 namespace {
 
-enum class Action { kNone, kKillBefore, kKillAfter, kNoSpace, kIo, kFull, kShort, kStop };
+enum class Action { kNone, kKillBefore, kKillAfter, kNoSpace, kIo, kInterrupt, kFull, kShort, kNothing, kStop };
 
 struct State {
   bool active = false;
@@ -51,8 +52,10 @@ Action parse_action(std::string_view text) {
   if (text == "kill_after") return Action::kKillAfter;
   if (text == "ENOSPC") return Action::kNoSpace;
   if (text == "EIO") return Action::kIo;
+  if (text == "EINTR") return Action::kInterrupt;
   if (text == "full") return Action::kFull;
   if (text == "short") return Action::kShort;
+  if (text == "nothing") return Action::kNothing;
   if (text == "stop") return Action::kStop;
   return Action::kNone;
 }
@@ -82,7 +85,7 @@ bool touches(const std::string& path) {
 }
 
 // What is to happen to a call.
-enum class Fate { kPass, kFail, kShort, kDieAfter };
+enum class Fate { kPass, kFail, kShort, kNothing, kDieAfter };
 
 enum class Needs { kSpace, kNothing };
 
@@ -111,8 +114,13 @@ Fate fate_of(const char* name, Needs needs) {
     case Action::kIo:
       errno = EIO;
       return Fate::kFail;
+    case Action::kInterrupt:
+      errno = EINTR;
+      return Fate::kFail;
     case Action::kShort:
       return Fate::kShort;
+    case Action::kNothing:
+      return Fate::kNothing;
     case Action::kFull:
     case Action::kNone:
       return Fate::kPass;
@@ -135,11 +143,12 @@ Result guarded(const char* name, Needs needs, const Where& where, const Call& ca
   return carry_out<Result>(fate_of(name, needs), call);
 }
 
-// The same for writes, which may be short: `call(n)` writes n bytes.
+// The same for writes, which may be short or take nothing: `call(n)` writes n bytes.
 template <typename Call>
 ssize_t guarded_write(const char* name, int descriptor, size_t count, const Call& call) {
   if (!state().active || !touches(path_of(descriptor))) return call(count);
   const Fate fate = fate_of(name, Needs::kSpace);
+  if (fate == Fate::kNothing) return 0;
   const size_t some = fate == Fate::kShort ? std::max<size_t>(count / 2, 1) : count;
   return carry_out<ssize_t>(fate, [&] { return call(std::min(some, count)); });
 }

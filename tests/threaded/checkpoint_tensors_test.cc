@@ -210,7 +210,21 @@ TEST(CheckpointTensors, ExpandedTarget_IsRefusedOnEveryRankAndNothingIsTouched) 
   });
   EXPECT_EQ(texts, Strings(2,
                            "InvalidArgument: planning the load failed on rank 1: checkpoint entry 'w' has elements "
-                           "that share memory (an expanded tensor), so it cannot be filled"));
+                           "that share memory (an expanded or overlapping tensor), so it cannot be filled"));
+}
+
+TEST(CheckpointTensors, OverlappingTarget_IsRefusedAndAStridedOneIsFilled) {
+  const TemporaryFolder folder;
+  Checkpointer checkpointer(std::make_shared<SingleExchange>());
+  save({{"w", at::arange(12).view({4, 3})}}, folder / "c", checkpointer);
+  const at::Tensor memory = at::zeros({24}, at::kLong);
+  StateDict overlapping = {{"w", memory.as_strided({4, 3}, {1, 1})}};
+  EXPECT_THAT(error_of([&] { load(overlapping, folder / "c", checkpointer); }),
+              ::testing::HasSubstr("has elements that share memory"));
+  EXPECT_EQ(memory.count_nonzero().item<int64_t>(), 0);
+  StateDict strided = {{"w", memory.as_strided({4, 3}, {1, 8})}};
+  load(strided, folder / "c", checkpointer);
+  expect_equal(std::get<at::Tensor>(strided.at("w")), at::arange(12).view({4, 3}));
 }
 
 TEST(CheckpointTensors, LeafTarget_IsFilledAndItsVersionMoves) {

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from hyper_parallel import _core, _torch
-from hyper_parallel.checkpoint._async import AsyncSave
+from hyper_parallel.checkpoint._async import AsyncSave, report_ended
 from hyper_parallel.checkpoint._dtypes import DTYPES
 from hyper_parallel.checkpoint._jobs import checkpointer_of
 from hyper_parallel.checkpoint._planners import (
@@ -21,7 +21,14 @@ from hyper_parallel.checkpoint._planners import (
 from hyper_parallel.checkpoint._progress import ProgressOption, progress_of
 from hyper_parallel.checkpoint._state_dict import assign, unflatten
 from hyper_parallel.checkpoint._storages import FailedReader, FailedWriter, Location, reader_of, writer_of
-from hyper_parallel.errors import ArgumentTypeError, InternalError, InvalidArgumentError, UnimplementedError
+from hyper_parallel.errors import (
+    ArgumentTypeError,
+    CheckpointError,
+    FailedPreconditionError,
+    InternalError,
+    InvalidArgumentError,
+    UnimplementedError,
+)
 
 __all__ = ["async_save", "load", "read", "save"]
 
@@ -75,6 +82,7 @@ def save(  # noqa: PLR0913  (options, by name)
         >>> state
         {'w': tensor([0., 1., 2., 3.]), 'step': 3}
     """
+    report_ended()
     job = checkpointer_of(process_group)
     made, writer, told = _save_parts(job, state_dict, planner, checkpoint_id, storage_writer, progress)
     job.save(made, writer, told, _compares_replicas())
@@ -116,6 +124,7 @@ def async_save(  # noqa: PLR0913  (options, by name)
         >>> read("step4")
         {'w': tensor([0., 0.])}
     """
+    report_ended()
     job = checkpointer_of(process_group)
     made, writer, told = _save_parts(job, state_dict, planner, checkpoint_id, storage_writer, progress)
     return AsyncSave(job.async_save(made, writer, told, _compares_replicas()))
@@ -142,7 +151,9 @@ def load(  # noqa: PLR0913  (options, by name)
         state_dict: Says what is wanted and where it goes.
         checkpoint_id: The directory, or an fsspec address.
         storage_reader: What to load from instead.
-        planner: What plans instead of ``StandardLoadPlanner``: a class, called with the state dict, or an instance.
+        planner: What plans instead of ``StandardLoadPlanner``: a class derived from it, called as it is, or anything
+            called with the state dict, or an instance. Values are loaded where it has the attribute ``flat`` of
+            ``StandardLoadPlanner``.
         process_group: The ranks that load together, as for :func:`save`.
         allow_missing: Names of entries that need not be stored and then stay as they are; "optimizer.*" is a pattern.
         allow_extra: Names of stored entries that need not be wanted by any rank.
@@ -165,6 +176,7 @@ def load(  # noqa: PLR0913  (options, by name)
         >>> state["w"]
         tensor([0., 1., 2.])
     """
+    report_ended()
     job = checkpointer_of(process_group)
     missing: tuple[str, ...] = ()
     extra: tuple[str, ...] = ()
@@ -203,10 +215,12 @@ def read(checkpoint_id: Location | None = None, *, storage_reader: _core.Storage
     alone = _core.Checkpointer(_core.SingleExchange())
     for attempts_left in reversed(range(_ATTEMPTS)):
         seen = _core.CheckpointMetadata.parse(reader.read_metadata())
-        tensors = {
-            name: torch.empty(stored.size, dtype=_dtype(name, stored.dtype))
-            for name, stored in seen.state_dict_metadata.items()
-        }
+        if not reader.open(seen, _whole_plan(seen)):
+            if attempts_left == 0:
+                raise CheckpointError("data files of the checkpoint are gone")
+            continue
+        # The files are there, and as large as the metadata says: so much memory is really asked for.
+        tensors = {name: _empty(name, stored) for name, stored in seen.state_dict_metadata.items()}
         planner = _torch.TensorLoadPlanner(tensors, (), ())
         try:
             metadata = alone.load(planner, reader, tuple(seen.values), (), (), progress_of(False, is_coordinator=True))
@@ -219,11 +233,23 @@ def read(checkpoint_id: Location | None = None, *, storage_reader: _core.Storage
     raise InternalError("read tried no attempt")
 
 
-def _dtype(name: str, stored: str) -> torch.dtype:
-    dtype = DTYPES.get(stored)
+def _whole_plan(metadata: _core.CheckpointMetadata) -> _core.LoadPlan:
+    """The plan that reads everything."""
+    wanted = []
+    for name, stored in metadata.state_dict_metadata.items():
+        box = _core.ChunkStorageMetadata((0,) * len(stored.size), stored.size)
+        wanted.append(_core.PlannedTensor(name, stored.dtype, stored.size, [box] if 0 not in stored.size else []))
+    return _core.LoadPlanner.plan(metadata, wanted)
+
+
+def _empty(name: str, stored: _core.TensorStorageMetadata) -> torch.Tensor:
+    dtype = DTYPES.get(stored.dtype)
     if dtype is None:
-        raise UnimplementedError(f"checkpoint entry '{name}' is stored as {stored}, which torch has no dtype for")
-    return dtype
+        raise UnimplementedError(f"checkpoint entry '{name}' is stored as {stored.dtype}, which torch has no dtype for")
+    try:
+        return torch.empty(stored.size, dtype=dtype)
+    except RuntimeError as error:
+        raise FailedPreconditionError(f"no memory for checkpoint entry '{name}' of shape {stored.size}") from error
 
 
 def _save_parts(  # noqa: PLR0913, PLR0917
@@ -255,7 +281,14 @@ def _load_planner(
 ) -> _core.LoadPlanner:
     if option is None:
         return StandardLoadPlanner(state_dict, missing, cast)
-    made = option(state_dict) if callable(option) else option
+    choice: Any = option  # a class of ours takes more arguments than the type says
+    if isinstance(choice, type) and issubclass(choice, StandardLoadPlanner):
+        return choice(state_dict, missing, cast)
+    if cast:
+        raise ArgumentTypeError(
+            "allow_cast is for StandardLoadPlanner and classes derived from it; give it to the planner itself"
+        )
+    made = choice(state_dict) if callable(choice) else choice
     if not isinstance(made, _core.LoadPlanner):
         raise ArgumentTypeError(f"planner is or makes {made!r} but must be a LoadPlanner, or a class of them")
     return made
@@ -264,6 +297,9 @@ def _load_planner(
 def _names(names: Collection[str], argument: str) -> tuple[str, ...]:
     if isinstance(names, str) or not isinstance(names, Collection):
         raise ArgumentTypeError(f"{argument} is {names!r} but must be a list of names or patterns")
+    for name in names:
+        if not isinstance(name, str):
+            raise ArgumentTypeError(f"{argument} has the entry {name!r} but must be a list of names or patterns")
     return tuple(names)
 
 

@@ -3,13 +3,19 @@
 A pickle names classes and functions that reading it imports and calls. Here a name is looked up in a table, and what is
 not in the table raises before anything is imported. The tables hold stand-ins: plain records that keep the fields of
 torch's classes, never the classes themselves, so that a record cannot do more than hold what the pickle said.
+
+A pickle is a program all the same, and its other steps are held to what pickles of data do: only lists grow, only dicts
+are filled, only records take a state, and nothing takes memory or time that is not in proportion to the text. That
+needs every step under control, which is why the unpickler is Python's own in Python and not the one in C, whose memo is
+an array as long as the pickle says.
 """
 
 from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self
 
 import torch
 
@@ -35,8 +41,12 @@ class Record:
 
     __slots__ = ("fields",)
 
-    def __init__(self) -> None:
-        self.fields: dict[str, object] = {}
+    fields: dict[str, object]
+
+    def __new__(cls, *_: object) -> Self:
+        record = super().__new__(cls)
+        record.fields = {}
+        return record
 
     def __setstate__(self, state: object) -> None:
         if type(state) is not dict or not all(type(key) is str for key in state):
@@ -175,8 +185,17 @@ _TENSOR_NAMES: Mapping[tuple[str, str], object] = {
 }
 
 
-class _TableUnpickler(pickle.Unpickler):
-    """Looks every name up in a table."""
+_KEY_ITEMS = 1000
+"""In a key of a dict, which may be a tuple of tuples: hashing it visits all of them."""
+
+
+class _TableUnpickler(pickle._Unpickler):
+    """Looks every name up in a table and lets a pickle change nothing but what it has made itself."""
+
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {**pickle._Unpickler.dispatch}
+    stack: list[Any]
+    append: Callable[[Any], None]
+    pop_mark: Callable[[], list[Any]]
 
     def __init__(self, data: bytes, names: Mapping[tuple[str, str], object], what: str) -> None:
         super().__init__(io.BytesIO(data))
@@ -199,6 +218,84 @@ class _TableUnpickler(pickle.Unpickler):
             f"{self._what} is a pickled value with a tensor in it; only tensors in dicts and lists, which have names "
             "of their own, are converted"
         )
+
+    def _load_build(self) -> None:
+        state = self.stack.pop()
+        target = self._target(Record, _Ignored, step="state is given to")
+        target.__setstate__(state)
+
+    def _load_append(self) -> None:
+        item = self.stack.pop()
+        self._target(list, step="an item is appended to").append(item)
+
+    def _load_appends(self) -> None:
+        items = self.pop_mark()
+        self._target(list, step="items are appended to").extend(items)
+
+    def _load_setitem(self) -> None:
+        value, key = self.stack.pop(), self.stack.pop()
+        self._set_items([key, value])
+
+    def _load_setitems(self) -> None:
+        self._set_items(self.pop_mark())
+
+    def _load_dict(self) -> None:
+        items = self.pop_mark()
+        self.append({})
+        self._set_items(items)
+
+    def _set_items(self, items: list[Any]) -> None:
+        target = self._target(dict, step="a key is set in")
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            if type(key) is tuple:
+                self._check_key(key)
+            target[key] = value
+
+    def _check_key(self, key: tuple[Any, ...]) -> None:
+        pending, count = [key], len(key)
+        while pending:
+            inner = [item for item in pending.pop() if type(item) is tuple]
+            count += sum(map(len, inner))
+            if count > _KEY_ITEMS:
+                raise CheckpointError(
+                    f"{self._what} is a pickle with a dict that has a tuple of more than {_KEY_ITEMS} items as a key"
+                )
+            pending.extend(inner)
+
+    def _target(self, *kinds: type, step: str) -> Any:  # noqa: ANN401
+        """The top of the stack, which a step is about to change."""
+        target = self.stack[-1]
+        # A list, dict or record is not a class or function of a table: the pickle has made it.
+        if type(target) not in kinds and not (Record in kinds and isinstance(target, Record)):
+            raise CheckpointError(
+                f"{self._what} is a pickle in which {step} a {type(target).__name__}, which pickles of data never do"
+            )
+        return target
+
+    def _refuse_set(self) -> None:
+        raise CheckpointError(f"{self._what} is a pickle with a set in it, which is not converted")
+
+    def _refuse_buffer(self) -> None:
+        raise CheckpointError(f"{self._what} is a pickle with a bytearray or buffer in it, which is not converted")
+
+    def _refuse_extension(self) -> None:
+        raise CheckpointError(f"{self._what} is a pickle that names a class by a number of copyreg's, not by name")
+
+    dispatch.update(
+        {
+            pickle.BUILD[0]: _load_build,
+            pickle.APPEND[0]: _load_append,
+            pickle.APPENDS[0]: _load_appends,
+            pickle.SETITEM[0]: _load_setitem,
+            pickle.SETITEMS[0]: _load_setitems,
+            pickle.DICT[0]: _load_dict,
+            **dict.fromkeys((code[0] for code in (pickle.EMPTY_SET, pickle.ADDITEMS, pickle.FROZENSET)), _refuse_set),
+            **dict.fromkeys(
+                (code[0] for code in (pickle.BYTEARRAY8, pickle.NEXT_BUFFER, pickle.READONLY_BUFFER)), _refuse_buffer
+            ),
+            **dict.fromkeys((code[0] for code in (pickle.EXT1, pickle.EXT2, pickle.EXT4)), _refuse_extension),
+        }
+    )
 
 
 def read_metadata_pickle(data: bytes, what: str) -> object:
@@ -223,7 +320,7 @@ def read_metadata_pickle(data: bytes, what: str) -> object:
 
 
 def read_value_pickle(data: bytes, what: str) -> object:
-    """A value of None, bool, int, float, complex, str, bytes, list, tuple, dict and set, of whatever nesting.
+    """A value of None, bool, int, float, complex, str, bytes, list, tuple and dict, of whatever nesting.
 
     Args:
         data: The pickle.

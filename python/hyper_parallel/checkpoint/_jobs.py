@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from hyper_parallel import _core, _torch, platform
@@ -14,6 +15,20 @@ _alone = _core.Checkpointer(_core.SingleExchange())
 # By process group, and the default group under which they were made: another job of the same process has others.
 _world: Any = None
 _by_group: dict[Any, _core.Checkpointer] = {}
+
+
+# Those of the process that this one was forked from: their locks may be held by threads that are not here.
+_of_parent: list[_core.Checkpointer] = []
+
+
+def _forget_in_child() -> None:
+    global _alone, _world
+    _of_parent.extend([_alone, *_by_group.values()])
+    _by_group.clear()
+    _alone, _world = _core.Checkpointer(_core.SingleExchange()), None
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
 
 
 def checkpointer_of(process_group: Any = None) -> _core.Checkpointer:  # noqa: ANN401

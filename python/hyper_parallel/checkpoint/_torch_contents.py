@@ -8,13 +8,16 @@ from typing import TypeVar
 
 import torch
 
+from hyper_parallel import _core
 from hyper_parallel.checkpoint import _foreign_pickle as records
-from hyper_parallel.errors import CheckpointError, UnimplementedError
+from hyper_parallel.errors import CheckpointError, InvalidArgumentError, UnimplementedError
 
 __all__ = ["MAX_DEPTH", "Box", "EntryPath", "Place", "TensorEntry", "TorchContents"]
 
 MAX_DEPTH = 64
 """Keys and positions in a path, containers around each other in a value."""
+MAX_DIMS = 64
+"""Of a tensor, as in torch."""
 
 Box = tuple[tuple[int, ...], tuple[int, ...]]
 """Offsets and sizes."""
@@ -59,7 +62,7 @@ class TorchContents:
 
     Raises:
         CheckpointError: Something is missing, of another type, or outside where it may be; boxes that do not fill their
-            tensor.
+            tensor or overlap.
         UnimplementedError: Data that is transformed, compressed for instance, or not strided.
 
     Attributes:
@@ -77,11 +80,12 @@ class TorchContents:
         self.values: dict[str, Place] = {}
         self.places: dict[str, list[Place]] = {}
         for key, entry in entries.items():
-            name = _expect(key, str, "a name in the metadata")
+            name = _name(key)
             if isinstance(entry, records.BytesRecord):
                 self.values[name] = _place_of(places, name, None)
             else:
                 self._add_tensor(name, _expect(entry, records.TensorRecord, f"the entry {name!r}").fields, places)
+        _check_tiling(self.tensors)
         self.paths = _paths(metadata.get("planner_data"), [*self.tensors, *self.values])
 
     def _add_tensor(self, name: str, fields: dict[str, object], places: _Places) -> None:
@@ -107,15 +111,39 @@ def _expect(value: object, kind: type[_Kind], what: str) -> _Kind:
     return value
 
 
+def _name(value: object) -> str:
+    name = _expect(value, str, "a name in the metadata")
+    if any("\ud800" <= letter <= "\udfff" for letter in name):
+        raise CheckpointError(f"the name {name!r} in the metadata is no text: it has half a surrogate pair")
+    return name
+
+
+def _check_tiling(tensors: dict[str, TensorEntry]) -> None:
+    """Raises unless the boxes of each fill it and do not overlap: what a planner asks of the plans of all ranks."""
+    planned = [
+        # The dtype has no part in it; not every one of torch's has a name of ours.
+        _core.PlannedTensor(name, "U8", entry.shape, [_core.ChunkStorageMetadata(*box) for box in entry.boxes])
+        for name, entry in tensors.items()
+    ]
+    try:
+        _core.SavePlanner().build_global_plan([_core.SavePlan(planned)])
+    except InvalidArgumentError as error:
+        raise CheckpointError(f"the metadata has boxes that are not a tensor: {error}") from error
+
+
 def _natural(value: object, what: str) -> int:
     number = _expect(value, int, what)
     if not 0 <= number < 1 << 63:
-        raise CheckpointError(f"{what} is {number} but must be in [0, 2^63)")
+        told = f"{number}" if number.bit_length() <= MAX_DEPTH else f"of {number.bit_length()} bits"
+        raise CheckpointError(f"{what} is {told} but must be in [0, 2^63)")
     return number
 
 
 def _sizes(value: object, what: str) -> tuple[int, ...]:
-    return tuple(_natural(size, what) for size in _expect(value, tuple, what))
+    sizes = _expect(value, tuple, what)
+    if len(sizes) > MAX_DIMS:
+        raise CheckpointError(f"{what} has {len(sizes)} dims but must have at most {MAX_DIMS}")
+    return tuple(_natural(size, what) for size in sizes)
 
 
 def _box(chunk: object, shape: tuple[int, ...], what: str) -> Box:
@@ -149,10 +177,12 @@ def _place(fields: dict[str, object], what: str) -> Place:
     file = _expect(fields.get("relative_path"), str, f"the file of {what}")
     if file.startswith(".") or "/" in file or "\\" in file or "\0" in file or not file:
         raise CheckpointError(f"{what} is the file {file!r}, which must be the name of a file in the directory itself")
-    if fields.get("transform_descriptors"):
-        raise UnimplementedError(
-            f"{what} is transformed by {fields['transform_descriptors']}; only checkpoints without are converted"
-        )
+    transforms = fields.get("transform_descriptors")
+    if transforms:
+        told = [
+            _expect(name, str, f"a transform of {what}") for name in _expect(transforms, list, f"transforms of {what}")
+        ]
+        raise UnimplementedError(f"{what} is transformed by {told}; only checkpoints without are converted")
     return Place(
         file,
         _natural(fields.get("offset"), f"the begin in {what}"),
@@ -177,10 +207,12 @@ def _paths(found: object, names: list[str]) -> dict[str, EntryPath]:
 
 def _path(found: object, name: str) -> EntryPath:
     path = _expect(found, tuple, f"the path of {name!r}")
-    plain = all(type(key) is str or (type(key) is int and key >= 0) for key in path)
+    plain = all(type(key) is str or (type(key) is int and 0 <= key < 1 << 63) for key in path)
     if not plain or ".".join(map(str, path)) != name or not 0 < len(path) <= MAX_DEPTH:
+        # Written out only where that is short: a hostile path holds itself in itself a billion times.
+        told = f"{path[:MAX_DEPTH]}" if plain else f"of {', '.join(type(key).__name__ for key in path[:MAX_DEPTH])}"
         raise CheckpointError(
-            f"the path of {name!r} is {path} but must be the str keys and positions, up to {MAX_DEPTH}, that it "
+            f"the path of {name!r} is {told} but must be the str keys and positions, up to {MAX_DEPTH}, that it "
             "is joined of"
         )
     return path

@@ -30,6 +30,12 @@ __all__ = ["Source", "TorchDirectory"]
 MAX_METADATA_BYTES = 1 << 30
 METADATA_NAME = ".metadata"
 
+_ARCHIVE_BEGIN = b"PK\x03\x04"
+
+_MIN_ITEMS = 1 << 20
+_ITEMS_PER_BYTE = 16
+"""Of a value's pickle: more than one only where a container is in several places, and it is written in each."""
+
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 
@@ -151,7 +157,7 @@ class TorchDirectory:
         with self._slice(place) as file, _as_checkpoint_error(what):
             data = _pickle_in(file, place.length)
         value = read_value_pickle(data, what)
-        _check_plain(value, what)
+        _check_plain(value, what, _MIN_ITEMS + _ITEMS_PER_BYTE * len(data))
         return value
 
     def _what(self, name: str) -> str:
@@ -232,6 +238,9 @@ class _FileSlice(io.RawIOBase):
 
 def _pickle_in(file: _FileSlice, length: int) -> bytes:
     """The pickle in the archive that torch.save makes. Raises unless the archive holds all of its bytes as they are."""
+    # Where another file stands before the archive, zipfile reads the archive and torch.load the file.
+    if file.read(len(_ARCHIVE_BEGIN)) != _ARCHIVE_BEGIN:
+        raise CheckpointError("it does not begin as an archive of torch.save's")
     with zipfile.ZipFile(cast("IO[bytes]", file)) as archive:
         members = archive.infolist()
         if any(member.compress_type != zipfile.ZIP_STORED or member.file_size > length for member in members):
@@ -250,9 +259,10 @@ def _as_checkpoint_error(what: str) -> Iterator[None]:
         raise CheckpointError(f"{what} cannot be read: {error}") from error
 
 
-def _check_plain(value: object, what: str, depth: int = 0) -> None:
+def _check_plain(value: object, what: str, limit: int, depth: int = 0) -> int:
+    """The number of items in a value; raises if there are more than the limit, or other ones than values have."""
     if type(value) in _PLAIN:
-        return
+        return 1
     if depth >= MAX_DEPTH:
         raise CheckpointError(f"{what} has more than {MAX_DEPTH} containers around each other")
     if type(value) is dict:
@@ -264,5 +274,9 @@ def _check_plain(value: object, what: str, depth: int = 0) -> None:
             f"{what} holds a {type(value).__name__}; of values None, bool, int, float, complex, str, bytes, list, tuple"
             " and dict are converted"
         )
+    count = 1
     for item in items:
-        _check_plain(item, what, depth + 1)
+        count += _check_plain(item, what, limit - count, depth + 1)
+        if count > limit:
+            raise CheckpointError(f"{what} holds one container in so many places that it has too many items to write")
+    return count

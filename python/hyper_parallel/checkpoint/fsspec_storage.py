@@ -63,6 +63,7 @@ class FsspecWriter(_core.StorageWriter):
         """
         with _as_checkpoint_error(f"cannot begin a save to {self._root!r}"):
             self._files.makedirs(self._root, exist_ok=True)
+            self._files.invalidate_cache(self._root)  # what others have put there counts
             self._replaced = None
             if self._files.exists(self._path(_METADATA)):
                 text = self._files.cat_file(self._path(_METADATA))
@@ -96,20 +97,43 @@ class FsspecWriter(_core.StorageWriter):
         return parts
 
     def publish(self, metadata: _core.CheckpointMetadata) -> None:
-        """Puts ``.metadata``, then removes the files of the replaced checkpoint.
+        """Puts ``.metadata``, then removes the files of the replaced checkpoint, as far as the file system lets it.
 
         Raises:
-            CheckpointError: The file system fails.
+            CheckpointError: The file system fails, and ``.metadata`` is not there as it should be.
         """
-        with _as_checkpoint_error(f"cannot publish {self._path(_METADATA)!r}"):
-            self._files.pipe_file(self._path(_METADATA), metadata.to_bytes())
-            replaced = {} if self._replaced is None else self._replaced.files
-            for name in replaced.keys() - metadata.files.keys():
-                with contextlib.suppress(FileNotFoundError):
-                    self._files.rm_file(self._path(name))
+        text = metadata.to_bytes()
+        try:
+            self._files.pipe_file(self._path(_METADATA), text)
+        except Exception as error:
+            # The answer may be lost and not the file: then the checkpoint is published, and its files must stay.
+            published = self._is_published(text)
+            if published is False:
+                self._remove_own_files()
+            if published is not True:
+                raise CheckpointError(f"cannot publish {self._path(_METADATA)!r}: {error}") from error
+        replaced = {} if self._replaced is None else self._replaced.files
+        for name in replaced.keys() - metadata.files.keys():
+            with contextlib.suppress(Exception):  # the checkpoint is published all the same
+                self._files.rm_file(self._path(name))
 
     def abandon(self) -> None:
         """Removes what this save has uploaded."""
+        self._remove_own_files()
+
+    def _is_published(self, text: bytes) -> bool | None:
+        """Whether ``.metadata`` is this text; None where that cannot be found out."""
+        try:
+            self._files.invalidate_cache(self._root)
+            return bool(self._files.cat_file(self._path(_METADATA)) == text)
+        except FileNotFoundError:
+            return False
+        except Exception:
+            return None
+
+    def _remove_own_files(self) -> None:
+        """Removes this save's data files."""
+        self._files.invalidate_cache(self._root)
         for found in self._files.ls(self._root, detail=False):
             name = str(found).rsplit("/", 1)[-1]
             if name.startswith(f"data-{self._save_id}-"):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         message_group,
         new_group,
         world_group,
+        writable_host_buffer,
     )
     from hyper_parallel.platform._torch_collectives import (
         differentiable_all_to_all_single,
@@ -42,6 +43,7 @@ __all__ = [
     "message_group",
     "new_group",
     "world_group",
+    "writable_host_buffer",
 ]
 
 

@@ -30,6 +30,7 @@ __all__ = [
     "message_group",
     "new_group",
     "world_group",
+    "writable_host_buffer",
 ]
 
 _ENVIRONMENT = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -117,7 +118,7 @@ def new_group(ranks: Sequence[int]) -> dist.ProcessGroup:
     return _make_group(world, members, c10d._world.pg_map[world][0])
 
 
-def message_group(group: dist.ProcessGroup | None = None) -> dist.ProcessGroup:
+def message_group(group: object = None) -> dist.ProcessGroup:
     """A new Gloo group of the same ranks in the same order, for bytes in host memory; all of them must call.
 
     What goes over it never meets what the program sends over ``group``, so another thread may use it.
@@ -140,7 +141,7 @@ def message_group(group: dist.ProcessGroup | None = None) -> dist.ProcessGroup:
 
 
 def host_buffer(tensor: object) -> object:
-    """The tensor's elements, row-major in host memory, as an object with the buffer protocol.
+    """The tensor's elements, row-major in host memory, to be read: an object with the buffer protocol.
 
     Contiguous CPU tensors are shared, others copied.
 
@@ -149,7 +150,27 @@ def host_buffer(tensor: object) -> object:
     """
     if not isinstance(tensor, torch.Tensor):
         raise ArgumentTypeError(f"a value of type {type(tensor).__name__} must be a tensor or a bytes-like object")
-    host = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    return _buffer_over(tensor.detach().cpu().resolve_conj().resolve_neg().contiguous())
+
+
+def writable_host_buffer(tensor: object) -> object:
+    """The tensor's own memory, to be written to: an object with the buffer protocol.
+
+    Raises:
+        ArgumentTypeError: It is no tensor.
+        InvalidArgumentError: Its memory is not row-major host memory; a copy of it would be filled in vain.
+    """
+    if not isinstance(tensor, torch.Tensor):
+        raise ArgumentTypeError(f"a value of type {type(tensor).__name__} must be a tensor or a bytes-like object")
+    if not (tensor.is_cpu and tensor.is_contiguous()) or tensor.is_conj() or tensor.is_neg():
+        raise InvalidArgumentError(
+            f"a tensor to be filled must be contiguous and on the CPU, but has strides {tensor.stride()} for shape "
+            f"{tuple(tensor.shape)} on {tensor.device}"
+        )
+    return _buffer_over(tensor.detach())
+
+
+def _buffer_over(host: torch.Tensor) -> object:
     # Not through numpy, which torch does not need, and which lacks bfloat16.
     buffer = (ctypes.c_ubyte * (host.numel() * host.element_size())).from_address(host.data_ptr())
     buffer._tensor = host  # type: ignore[attr-defined]  # lives as long as the buffer

@@ -18,8 +18,6 @@
 namespace hyper_parallel {
 namespace {
 
-constexpr size_t kMaxWriteBytes = size_t{1} << 30;  // write(2) takes less than 2 GiB at a time
-
 std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
@@ -37,19 +35,23 @@ std::filesystem::path temporary_beside(const std::filesystem::path& path, std::s
   return temporary;
 }
 
-// Over a network a rename may happen although its answer is lost, so the file itself is asked.
-bool is_named(const std::filesystem::path& path, const FileDescriptor& file) {
+enum class Place { kOurs, kOther, kUnknown };
+
+// What `path` names behind a rename that failed: over a network it may have happened although its answer is lost.
+Place place_of(const std::filesystem::path& path, const FileDescriptor& file) {
   struct stat there{};
   struct stat ours{};
-  return ::stat(path.c_str(), &there) == 0 && ::fstat(file.get(), &ours) == 0 && there.st_dev == ours.st_dev &&
-         there.st_ino == ours.st_ino;
+  if (::stat(path.c_str(), &there) != 0) return errno == ENOENT ? Place::kOther : Place::kUnknown;
+  if (::fstat(file.get(), &ours) != 0) return Place::kUnknown;
+  return there.st_dev == ours.st_dev && there.st_ino == ours.st_ino ? Place::kOurs : Place::kOther;
 }
 
 // The rename itself is durable only once the folder is flushed.
 void flush_folder(const std::filesystem::path& path) {
   const FileDescriptor folder = open_file(folder_of(path), O_RDONLY | O_DIRECTORY, 0, "cannot open");
-  HP_CHECK(::fsync(folder.get()) == 0, kDataLoss, quoted_path(path),
-           " is in place, but may be lost in a crash: cannot flush its folder: ", errno_text(errno));
+  const int error = flush_directory(folder.get());
+  HP_CHECK(error == 0, kDataLoss, quoted_path(path),
+           " is in place, but may be lost in a crash: cannot flush its folder: ", errno_text(error));
 }
 
 }  // namespace
@@ -81,29 +83,31 @@ void AtomicFile::give_up() {
 
 void AtomicFile::append(std::span<const std::byte> bytes) {
   check_open();
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(file_->get(), bytes.data(), std::min(bytes.size(), kMaxWriteBytes));
-    const int error = errno;
-    if (written < 0 && error == EINTR) continue;
-    if (written < 0) {
-      give_up();
-      raise(ErrorCode::kDataLoss, "cannot write ", quoted_path(path_), ": ", errno_text(error));
-    }
-    bytes = bytes.subspan(static_cast<size_t>(written));
+  try {
+    write_all(file_->get(), bytes, path_);
+  } catch (...) {
+    give_up();
+    throw;
   }
 }
 
 void AtomicFile::commit() {
   check_open();
-  const bool flushed = ::fsync(file_->get()) == 0;
-  const bool renamed = flushed && ::rename(temporary_.c_str(), path_.c_str()) == 0;
-  const int error = errno;
-  in_place_ = renamed || is_named(path_, *file_);
-  if (!in_place_) {
+  if (const int error = flush_descriptor(file_->get()); error != 0) {
     give_up();
-    raise(ErrorCode::kDataLoss, "cannot ", flushed ? "rename the temporary file to " : "flush ", quoted_path(path_),
-          ": ", errno_text(error));
+    raise(ErrorCode::kDataLoss, "cannot flush ", quoted_path(path_), ": ", errno_text(error));
   }
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    const int error = errno;
+    const Place place = place_of(path_, *file_);
+    in_place_ = place != Place::kOther;
+    if (place != Place::kOurs) {
+      give_up();
+      raise(ErrorCode::kDataLoss, "cannot rename the temporary file to ", quoted_path(path_), ": ", errno_text(error),
+            in_place_ ? "; it may be in place all the same, the system cannot say" : "");
+    }
+  }
+  in_place_ = true;
   file_.reset();
   flush_folder(path_);
 }

@@ -36,12 +36,13 @@ class AtomicFile {
   void append(std::span<const std::byte> bytes);
 
   /// Publishes the file, once. Throws kDataLoss if that fails, and the file is then given up; the target is as before,
-  /// unless the message says that the file is in place but its folder could not be flushed.
+  /// unless the message says that the file is in place but its folder could not be flushed, or may be in place.
   void commit();
 
   const std::filesystem::path& path() const { return path_; }
 
-  /// True once the file is what `path` names, also where `commit` threw because the folder could not be flushed.
+  /// True once the file is what `path` names, also where `commit` threw because the folder could not be flushed, or
+  /// because the system cannot say whether it is.
   bool is_in_place() const { return in_place_; }
 
  private:

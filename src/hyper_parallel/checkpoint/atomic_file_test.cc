@@ -135,5 +135,16 @@ TEST(AtomicFile, PathThatCannotBeAFile_IsRefused) {
   expect_error(ErrorCode::kInvalidArgument, "No such file or directory", [&] { AtomicFile file(folder / "x/f"); });
 }
 
+TEST(AtomicFile, RenameThatNobodyKnowsOf_IsAFaultAndCountsAsInPlace) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "d");
+  AtomicFile file(folder / "d" / "f");
+  std::filesystem::rename(folder / "d", folder / "e");
+  write_file(folder / "d", "not a folder: what lies in it cannot be examined");
+  expect_error(ErrorCode::kDataLoss, "Not a directory; it may be in place all the same, the system cannot say",
+               [&] { file.commit(); });
+  EXPECT_TRUE(file.is_in_place());
+}
+
 }  // namespace
 }  // namespace hyper_parallel

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "hyper_parallel/base/error.h"
@@ -86,7 +87,7 @@ void check_files(const std::vector<StoredFile>& files) {
 
 void check_chunks_in_files(const StoredTensor& tensor, const std::vector<StoredFile>& files) {
   for (int64_t i = 0; i < tensor.chunk_count(); ++i) {
-    const StoredChunk chunk = tensor.chunk(i);
+    const ChunkPlace chunk = tensor.chunk_place(i);
     HP_CHECK(chunk.file < static_cast<int64_t>(files.size()), kInvalidArgument, tensor_text(tensor.name()), " chunk ",
              i, " lies in file number ", chunk.file, ", but there are ", files.size(), " files");
     const StoredFile& file = files[static_cast<size_t>(chunk.file)];
@@ -94,6 +95,48 @@ void check_chunks_in_files(const StoredTensor& tensor, const std::vector<StoredF
              tensor_text(tensor.name()), " chunk ", i, " takes ", chunk.bytes, " bytes from byte ", chunk.begin,
              ", but ", file_text(file.name), " has ", file.bytes);
   }
+}
+
+// Calls visit(tensor number, place) for every chunk.
+template <typename Visit>
+void for_each_place(const std::vector<StoredTensor>& tensors, const Visit& visit) {
+  for (size_t tensor = 0; tensor < tensors.size(); ++tensor) {
+    for (int64_t i = 0; i < tensors[tensor].chunk_count(); ++i) visit(tensor, tensors[tensor].chunk_place(i));
+  }
+}
+
+// True if in every file each chunk begins behind the one before it, as where one tensor was written after the other.
+bool are_ascending(const CheckpointParts& parts) {
+  std::vector<int64_t> ends(parts.files.size(), 0);
+  bool ascending = true;
+  for_each_place(parts.tensors, [&](size_t, const ChunkPlace& place) {
+    int64_t& end = ends[static_cast<size_t>(place.file)];
+    ascending = ascending && place.begin >= end;
+    end = place.begin + place.bytes;
+  });
+  return ascending;
+}
+
+// Throws if two chunks share a byte. All of them must lie in their files.
+void check_disjoint_in_files(const CheckpointParts& parts) {
+  if (are_ascending(parts)) return;
+  struct Range {
+    int64_t file, begin, end;
+    size_t tensor;
+  };
+  std::vector<Range> ranges;
+  for_each_place(parts.tensors, [&](size_t tensor, const ChunkPlace& place) {
+    ranges.push_back({place.file, place.begin, place.begin + place.bytes, tensor});
+  });
+  std::ranges::sort(ranges, {}, [](const Range& range) { return std::tuple(range.file, range.begin, range.tensor); });
+  const auto overlap = [](const Range& a, const Range& b) { return a.file == b.file && b.begin < a.end; };
+  const auto found = std::ranges::adjacent_find(ranges, overlap);
+  if (found == ranges.end()) return;
+  const auto text = [&](const Range& range) {
+    return str_cat(tensor_text(parts.tensors[range.tensor].name()), " at bytes ", range.begin, " to ", range.end);
+  };
+  raise(ErrorCode::kInvalidArgument, file_text(parts.files[static_cast<size_t>(found->file)].name), " holds ",
+        text(found[0]), " and ", text(found[1]), ", but no two chunks may share a byte");
 }
 
 void check_tiling(const StoredTensor& tensor) {
@@ -192,6 +235,13 @@ Box StoredTensor::chunk_box(int64_t index) const {
   return {Dims(row.subspan(2, shape_.size())), Dims(row.subspan(2 + shape_.size()))};
 }
 
+ChunkPlace StoredTensor::chunk_place(int64_t index) const {
+  const auto i = static_cast<size_t>(index);
+  HP_DCHECK(i < first_checksum_.size());
+  const std::span<const int64_t> row = std::span(rows_).subspan(i * row_size(), row_size());
+  return {row[0], row[1], unchecked_bytes(row.subspan(2 + shape_.size()))};
+}
+
 void StoredTensor::reserve(int64_t chunks) {
   const auto count = static_cast<size_t>(chunks);
   rows_.reserve(count * row_size());
@@ -263,6 +313,7 @@ CheckpointMetadata::CheckpointMetadata(CheckpointParts parts) : parts_(std::move
     check_chunks_in_files(tensor, parts_.files);
     check_tiling(tensor);
   }
+  check_disjoint_in_files(parts_);
   check_values(parts_);
 }
 

@@ -9,7 +9,7 @@
 //
 // Invariants of every CheckpointMetadata
 //   * a tensor's chunks are disjoint and fill its shape; a tensor without cells has none
-//   * a chunk's bytes lie inside its file
+//   * a chunk's bytes lie inside its file, and no two chunks share a byte: tensors are no larger than the files
 //   * the save's id is 16 lower-case hex digits, all names and keys are UTF-8
 //   * each file is named by one path component that is not hidden (no '/', no leading '.'), files and entries are
 //     sorted by name and unique; no name is both a tensor's and a value's
@@ -53,6 +53,13 @@ struct StoredChunk {
   Interval range() const { return {begin, begin + bytes}; }
 };
 
+/// Where a chunk lies.
+struct ChunkPlace {
+  int64_t file = 0;   // index into CheckpointMetadata::files()
+  int64_t begin = 0;  // byte in the file
+  int64_t bytes = 0;
+};
+
 /// A tensor and its chunks, in any number. Appending checks each chunk by itself, the metadata's constructor checks
 /// them together.
 class StoredTensor {
@@ -70,6 +77,7 @@ class StoredTensor {
   /// The chunk with number `index`, in [0, chunk_count()). Its key and checksums live as long as this tensor.
   StoredChunk chunk(int64_t index) const;
   Box chunk_box(int64_t index) const;
+  ChunkPlace chunk_place(int64_t index) const;
 
   void reserve(int64_t chunks);
   /// Bytes of a chunk of that box. Throws kInvalidArgument for a box of another rank, outside the shape or without

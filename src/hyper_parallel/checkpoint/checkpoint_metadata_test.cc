@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/expect_error.h"
@@ -18,11 +19,12 @@ void expect_refused(const std::string& text, const std::function<void()>& action
   expect_error(ErrorCode::kInvalidArgument, text, action);
 }
 
-// 'w' of (4, 2) F32 in two chunks of two rows, one in each of two files.
-StoredTensor two_chunks(std::string name = "w") {
+// 'w' of (4, 2) F32 in two chunks of two rows, one in each of two files, `further` bytes behind where two_chunk_parts
+// has them.
+StoredTensor two_chunks(std::string name = "w", int64_t further = 0) {
   StoredTensor tensor(std::move(name), DType::kF32, {4, 2});
-  tensor.add_chunk({{0, 0}, {2, 2}}, 0, 100, "", std::vector{kChecksum});
-  tensor.add_chunk({{2, 0}, {2, 2}}, 1, 84, "w.second", std::vector{kChecksum + 1});
+  tensor.add_chunk({{0, 0}, {2, 2}}, 0, 100 + further, "", std::vector{kChecksum});
+  tensor.add_chunk({{2, 0}, {2, 2}}, 1, 84 + further, "w.second", std::vector{kChecksum + 1});
   return tensor;
 }
 
@@ -175,8 +177,8 @@ TEST(CheckpointMetadata, Parts_AreFoundByName) {
 
 TEST(CheckpointMetadata, PartsInAnyOrder_AreSorted_AndChunksFollowTheirFiles) {
   CheckpointParts parts = two_chunk_parts();
-  parts.files = {{"z", 116}, {"b", 100}};
-  parts.tensors.push_back(two_chunks("v"));
+  parts.files = {{"z", 132}, {"b", 116}};
+  parts.tensors.push_back(two_chunks("v", 16));
   parts.values.push_back({"a", Value()});
   const CheckpointMetadata metadata(parts);
   EXPECT_EQ(metadata.files()[0].name, "b");
@@ -248,6 +250,35 @@ TEST(CheckpointMetadata, ChunkPastTheEndOfItsFile_IsRefused) {
   far.add_chunk({{0}, {1}}, 0, std::numeric_limits<int64_t>::max(), "", std::vector{kChecksum});
   expect_parts_refused("takes 1 bytes from byte 9223372036854775807, but file 'a' has 116",
                        [&](auto& parts) { parts.tensors = {far}; });
+}
+
+// One byte of file 0 or 1 for each of a U8 tensor's cells.
+StoredTensor bytes_at(std::string name, const std::vector<std::pair<int64_t, int64_t>>& places) {
+  StoredTensor tensor(std::move(name), DType::kU8, {static_cast<int64_t>(places.size())});
+  for (int64_t i = 0; i < tensor.shape()[0]; ++i) {
+    const auto& [file, begin] = places[static_cast<size_t>(i)];
+    tensor.add_chunk({{i}, {1}}, file, begin, "", std::vector{kChecksum});
+  }
+  return tensor;
+}
+
+TEST(CheckpointMetadata, ChunksThatShareBytes_AreRefused) {
+  expect_parts_refused(
+      "file 'a' holds tensor 'v' at bytes 100 to 116 and tensor 'w' at bytes 100 to 116, but no two chunks may share a "
+      "byte",
+      [](auto& parts) { parts.tensors.push_back(two_chunks("v")); });
+  expect_parts_refused(
+      "file 'b' holds tensor 'w' at bytes 84 to 100 and tensor 'x' at bytes 99 to 100, but no two chunks may share",
+      [](auto& parts) { parts.tensors.push_back(bytes_at("x", {{0, 99}, {1, 99}})); });
+  expect_parts_refused("file 'a' holds tensor 'x' at bytes 7 to 8 and tensor 'x' at bytes 7 to 8,",
+                       [](auto& parts) { parts.tensors = {bytes_at("x", {{0, 8}, {0, 7}, {0, 9}, {0, 7}})}; });
+}
+
+TEST(CheckpointMetadata, ChunksInAnyOrderInTheirFiles_AreTaken) {
+  CheckpointParts parts = two_chunk_parts();
+  parts.tensors.push_back(bytes_at("x", {{1, 83}, {0, 99}, {1, 0}, {0, 0}}));
+  parts.tensors.push_back(bytes_at("y", {{0, 1}, {1, 82}}));
+  EXPECT_NO_THROW(CheckpointMetadata{parts});
 }
 
 TEST(CheckpointMetadata, ChunksThatDoNotTile_AreRefused) {

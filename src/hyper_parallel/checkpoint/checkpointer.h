@@ -24,7 +24,8 @@
 
 namespace hyper_parallel {
 
-/// A save in the background. The last one to let go of it waits for its end.
+/// A save in the background. The last one to let go of it waits for its end, unless that is the save's own thread or
+/// another process, forked from this one.
 class AsyncSave {
  public:
   ~AsyncSave();
@@ -34,6 +35,7 @@ class AsyncSave {
   /// Whether it has ended, well or not.
   bool done() const;
   /// Waits for the end, then throws the error that the save ended with, the same on every rank; again on each call.
+  /// Throws kFailedPrecondition in the save's own thread, which would wait for itself, and in a forked process.
   void wait();
   /// Waits at most so long, throws nothing; whether it has ended.
   bool wait_for(std::chrono::milliseconds time) const;
@@ -42,13 +44,15 @@ class AsyncSave {
   friend class Checkpointer;
   AsyncSave();
   struct State;
-  std::unique_ptr<State> state_;
+  std::shared_ptr<State> state_;  // the thread's too
 };
 
 class Checkpointer {
  public:
   enum class Replicas { kTrusted, kCompared };
 
+  /// Its functions throw kFailedPrecondition when they are called from within one another, by a planner, a storage or a
+  /// progress of theirs: they would wait for themselves.
   explicit Checkpointer(std::shared_ptr<Exchange> exchange);
   /// Waits for the save under way.
   ~Checkpointer();
@@ -68,6 +72,8 @@ class Checkpointer {
   const SavePlanCache& plan_cache() const { return cache_; }
 
  private:
+  class Turn;
+
   void wait_for_turn();
   PreparedSave prepare(SavePlanner& planner, StorageWriter& writer, Replicas replicas);
 

@@ -12,6 +12,7 @@
 #include "hyper_parallel/base/error.h"
 #include "tests/support/buffer_planners.h"
 #include "tests/support/error_of.h"
+#include "tests/support/expect_error.h"
 #include "tests/support/memory_storage.h"
 #include "tests/support/thread_exchange.h"
 
@@ -432,6 +433,36 @@ TEST(Checkpointer, SavesOfManyThreads_GoOneAfterTheOther) {
   Strings expected;
   for (int i = 0; i < 4; ++i) expected.insert(expected.end(), {"begin", "write", "publish"});
   EXPECT_EQ(gated.calls, expected);
+}
+
+/// A progress that comes for the checkpointer that tells it.
+struct Reentrant final : Progress {
+  explicit Reentrant(Checkpointer& of_save) : checkpointer(of_save) {}
+  void start(int64_t) override {
+    BufferSavePlanner planner;
+    MemoryStorage storage;
+    MemoryWriter writer(storage);
+    NoProgress quiet;
+    checkpointer.save(planner, writer, quiet);
+  }
+  void advance(int64_t) override {}
+  void finish() override {}
+  Checkpointer& checkpointer;
+};
+
+TEST(Checkpointer, CalledFromWithinItsOwnSave_RaisesInsteadOfWaitingForItself) {
+  Checkpointer checkpointer(std::make_shared<SingleExchange>());
+  BufferSavePlanner planner;
+  planner.add({"w", DType::kU8, {3}, {{{0}, {3}}}}, "abc");
+  MemoryStorage storage;
+  MemoryWriter writer(storage);
+  Reentrant progress(checkpointer);
+  expect_error(ErrorCode::kFailedPrecondition, "was called from within another of the same ranks",
+               [&] { checkpointer.save(planner, writer, progress); });
+  const auto save = checkpointer.async_save(planner, std::make_shared<MemoryWriter>(storage),
+                                            std::make_shared<Reentrant>(checkpointer));
+  expect_error(ErrorCode::kFailedPrecondition, "was called from within another of the same ranks",
+               [&] { save->wait(); });
 }
 
 }  // namespace

@@ -54,7 +54,8 @@ DataFile::DataFile(std::filesystem::path path, std::span<const DataChunk> chunks
   // O_EXCL: neither a file nor a symbolic link of that name is ours to write.
   file_ = open_file(path_, O_WRONLY | O_CREAT | O_EXCL, 0666, "cannot create");
   try {
-    write_all(std::as_bytes(std::span(header_)));
+    write_all(file_->get(), std::as_bytes(std::span(header_)), path_);
+    position_ = static_cast<int64_t>(header_.size());
   } catch (...) {
     ::unlink(path_.c_str());  // the destructor does not run
     throw;
@@ -113,20 +114,9 @@ void DataFile::append(std::span<const std::byte> bytes) {
 // The checksum first, then the copy to the system, which finds the bytes in the cache.
 void DataFile::append_within_block(std::span<const std::byte> bytes) {
   checksum_ = crc32c(bytes, checksum_);
-  write_all(bytes);
+  write_all(file_->get(), bytes, path_);
+  position_ += static_cast<int64_t>(bytes.size());
   if (position_ - told_ >= kWriteBackBytes) start_write_back();
-}
-
-void DataFile::write_all(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t taken = ::write(file_->get(), bytes.data(), std::min(bytes.size(), static_cast<size_t>(kBlockBytes)));
-    const int error = errno;
-    if (taken < 0 && error == EINTR) continue;
-    HP_CHECK(taken > 0, kDataLoss, "cannot write ", quoted_path(path_), ": ",
-             taken == 0 ? "the system takes no byte" : errno_text(error));
-    bytes = bytes.subspan(static_cast<size_t>(taken));
-    position_ += taken;
-  }
 }
 
 // A hint: where the system does not know it, or fails, the flush at the end does the work and tells the fault.
@@ -139,7 +129,8 @@ WrittenFile DataFile::finish() {
   HP_CHECK(file_.has_value(), kFailedPrecondition, "cannot finish ", quoted_path(path_), ": it is finished");
   HP_CHECK(position_ == written_.bytes, kInvalidArgument, quoted_path(path_), " got ", position_, " of ",
            written_.bytes, " bytes, header included");
-  HP_CHECK(::fsync(file_->get()) == 0, kDataLoss, "cannot flush ", quoted_path(path_), ": ", errno_text(errno));
+  const int error = flush_descriptor(file_->get());
+  HP_CHECK(error == 0, kDataLoss, "cannot flush ", quoted_path(path_), ": ", errno_text(error));
   file_.reset();
   return std::move(written_);
 }

@@ -84,7 +84,6 @@ class DataFile {
 
   void arrange(std::span<const DataChunk> chunks);
   void append_within_block(std::span<const std::byte> bytes);
-  void write_all(std::span<const std::byte> bytes);
   void start_write_back();
 
   std::filesystem::path path_;

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -23,6 +24,13 @@ bool is_dots(std::string_view name) { return name == "." || name == ".."; }
 
 Directory::Directory(std::filesystem::path path)
     : path_(std::move(path)), descriptor_(open_file(path_, O_RDONLY | O_DIRECTORY, 0, "cannot open")) {}
+
+bool Directory::is_at_its_path() const {
+  struct stat there{};
+  struct stat ours{};
+  return ::stat(path_.c_str(), &there) == 0 && ::fstat(descriptor_.get(), &ours) == 0 &&
+         there.st_dev == ours.st_dev && there.st_ino == ours.st_ino;
+}
 
 std::optional<FileDescriptor> Directory::open_regular(const std::string& name, int flags) const {
   // O_NONBLOCK: opening a pipe must not wait for its other end. It means nothing for regular files.
@@ -72,20 +80,12 @@ std::vector<std::string> Directory::names() const {
 }
 
 void Directory::flush() const {
-  const int error = flush_descriptor(descriptor_.get());
-  // EINVAL: a file system that has nothing to flush for a directory.
-  HP_CHECK(error == 0 || error == EINVAL, kDataLoss, "cannot flush ", quoted_path(path_), ": ", errno_text(error));
+  const int error = flush_directory(descriptor_.get());
+  HP_CHECK(error == 0, kDataLoss, "cannot flush ", quoted_path(path_), ": ", errno_text(error));
 }
 
 bool Directory::remove(const std::string& name) const noexcept {
   return ::unlinkat(descriptor_.get(), name.c_str(), 0) == 0 || errno == ENOENT;
-}
-
-int flush_descriptor(int descriptor) {
-  while (::fsync(descriptor) != 0) {
-    if (errno != EINTR) return errno;
-  }
-  return 0;
 }
 
 }  // namespace hyper_parallel

@@ -21,6 +21,9 @@ class Directory {
   const std::filesystem::path& path() const { return path_; }
   int descriptor() const { return descriptor_.get(); }
 
+  /// Whether its path still leads to it: false after another has taken its place, or it has gone.
+  bool is_at_its_path() const;
+
   /// The regular file of that name, opened with `flags` of open(2), or nothing if there is none. Throws kDataLoss if
   /// something else is there (a symbolic link, a pipe), otherwise as `open_file` does.
   std::optional<FileDescriptor> open_regular(const std::string& name, int flags) const;
@@ -41,8 +44,5 @@ class Directory {
   std::filesystem::path path_;
   FileDescriptor descriptor_;
 };
-
-/// fsync(2) until it is not interrupted: 0, or the errno of its failure.
-int flush_descriptor(int descriptor);
 
 }  // namespace hyper_parallel

@@ -76,7 +76,16 @@ TEST(Directory, StatusAndRemove_DoNotFollowSymbolicLinks) {
   EXPECT_EQ(folder.names(), (std::set<std::string>{"f", "sub"}));
 }
 
-TEST(FlushDescriptor, ClosedDescriptor_IsTheSystemsError) { EXPECT_EQ(flush_descriptor(-1), EBADF); }
+TEST(Directory, RenamedOrReplaced_IsNotAtItsPath) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "d");
+  const Directory directory(folder / "d");
+  EXPECT_TRUE(directory.is_at_its_path());
+  std::filesystem::rename(folder / "d", folder / "e");
+  EXPECT_FALSE(directory.is_at_its_path());
+  std::filesystem::create_directory(folder / "d");
+  EXPECT_FALSE(directory.is_at_its_path());
+}
 
 }  // namespace
 }  // namespace hyper_parallel

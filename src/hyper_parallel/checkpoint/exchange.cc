@@ -11,7 +11,9 @@
 namespace hyper_parallel {
 namespace {
 
-// On the wire: kOk and the payload, or kFailed, the code and the message.
+// On the wire. To the coordinator: the step, kStepEnd and an outcome; from it: an outcome. An outcome is kOk and the
+// payload, or kFailed, the code and the message.
+constexpr char kStepEnd = '\n';
 constexpr char kOk = '+';
 constexpr char kFailed = '-';
 
@@ -20,10 +22,11 @@ struct Fault {
   std::string message;
 };
 
-std::string encode_payload(std::string_view payload) {
+// An outcome, behind `head`.
+std::string encode_payload(std::string_view payload, std::string_view head = {}) {
   std::string bytes;
-  bytes.reserve(payload.size() + 1);
-  bytes += kOk;
+  bytes.reserve(head.size() + payload.size() + 1);
+  bytes.append(head) += kOk;
   return bytes.append(payload);
 }
 
@@ -60,12 +63,41 @@ Fault current_fault() {
   }
 }
 
-std::string run_local(const std::function<std::string()>& local) {
+// The outcome, behind `head`.
+std::string run_local(const std::function<std::string()>& local, const std::string& head = {}) {
   try {
-    return encode_payload(local());
+    return encode_payload(local(), head);
   } catch (...) {
-    return encode_fault(current_fault());
+    return head + encode_fault(current_fault());
   }
+}
+
+// Every rank's part of a round. On the coordinator all messages, elsewhere nothing.
+std::vector<std::string> gather_outcomes(Exchange& exchange, std::string_view step,
+                                         const std::function<std::string()>& local) {
+  HP_DCHECK(step.find(kStepEnd) == std::string_view::npos);
+  std::vector<std::string> messages = exchange.gather(run_local(local, std::string(step) + kStepEnd));
+  HP_CHECK(!exchange.is_coordinator() || static_cast<int64_t>(messages.size()) == exchange.size(), kInternal,
+           "the exchange gathered ", messages.size(), " messages of ", exchange.size(), " ranks");
+  return messages;
+}
+
+// What the sender is doing. Others than ranks in a round may use an exchange too.
+std::string_view step_of(std::string_view message) {
+  const size_t end = message.find(kStepEnd);
+  return end == std::string_view::npos ? "doing something else" : message.substr(0, end);
+}
+
+// What all ranks are told if they are not in the same step.
+std::optional<Fault> step_fault(const std::vector<std::string>& messages) {
+  const std::string_view step = step_of(messages.at(0));
+  for (size_t rank = 1; rank < messages.size(); ++rank) {
+    if (step_of(messages[rank]) == step) continue;
+    return Fault{ErrorCode::kFailedPrecondition,
+                 str_cat("rank ", rank, " is ", step_of(messages[rank]), " while rank 0 is ", step,
+                         "; every rank must make the same calls in the same order")};
+  }
+  return std::nullopt;
 }
 
 // What all ranks are told if `local` failed on some; nothing if it failed on none.
@@ -93,6 +125,8 @@ std::vector<std::string> same_for_all(size_t size, const std::string& message) {
 std::vector<std::string> answers_to(std::string_view step, std::vector<std::string> messages,
                                     const Coordinate& coordinate) {
   const size_t size = messages.size();
+  if (const auto fault = step_fault(messages)) return same_for_all(size, encode_fault(*fault));
+  for (std::string& message : messages) message.erase(0, step.size() + 1);
   if (const auto fault = joint_fault(step, messages)) return same_for_all(size, encode_fault(*fault));
   try {
     for (std::string& message : messages) message.erase(0, 1);
@@ -114,13 +148,9 @@ std::string Exchange::broadcast(std::string message) {
 
 std::string run_round(Exchange& exchange, std::string_view step, const std::function<std::string()>& local,
                       const Coordinate& coordinate) {
-  std::vector<std::string> messages = exchange.gather(run_local(local));
+  std::vector<std::string> messages = gather_outcomes(exchange, step, local);
   std::vector<std::string> answers;
-  if (exchange.is_coordinator()) {
-    HP_CHECK(static_cast<int64_t>(messages.size()) == exchange.size(), kInternal, "the exchange gathered ",
-             messages.size(), " messages of ", exchange.size(), " ranks");
-    answers = answers_to(step, std::move(messages), coordinate);
-  }
+  if (exchange.is_coordinator()) answers = answers_to(step, std::move(messages), coordinate);
   return payload_of(exchange.scatter(std::move(answers)));
 }
 
@@ -134,10 +164,14 @@ void agree(Exchange& exchange, std::string_view step, const std::function<void()
       [](std::vector<std::string> messages) { return messages; });
 }
 
-std::string announce(Exchange& exchange, const std::function<std::string()>& make) {
-  std::string message;
-  if (exchange.is_coordinator()) message = run_local(make);
-  return payload_of(exchange.broadcast(std::move(message)));
+std::string announce(Exchange& exchange, std::string_view step, const std::function<std::string()>& make) {
+  const std::vector<std::string> messages = gather_outcomes(exchange, step, [] { return std::string(); });
+  std::string answer;
+  if (exchange.is_coordinator()) {
+    const auto fault = step_fault(messages);
+    answer = fault ? encode_fault(*fault) : run_local(make);
+  }
+  return payload_of(exchange.broadcast(std::move(answer)));
 }
 
 }  // namespace hyper_parallel

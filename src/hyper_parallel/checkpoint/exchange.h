@@ -2,8 +2,9 @@
 
 // Exchange: how the ranks of a save or load talk: small messages between all of them and rank 0, the coordinator.
 //
-// `run_round` is the only protocol: every rank does its part, the coordinator hears of all of them and answers each. A
-// fault anywhere becomes the same error on every rank, so that none goes on alone.
+// A round is the only protocol: every rank does its part, the coordinator hears of all of them and answers each. A
+// fault anywhere becomes the same error on every rank, so that none goes on alone. Ranks that are not in the same step,
+// as when one saves while another loads, are such a fault.
 
 #include <cstdint>
 #include <functional>
@@ -48,13 +49,17 @@ using Coordinate = std::function<std::vector<std::string>(std::vector<std::strin
 /// `coordinate` throws, every rank throws its error as it is. Exceptions of the library and std::exception
 /// (as kInternal; std::bad_alloc as kFailedPrecondition) are carried over. What the exchange itself throws, as when a
 /// peer has died, is thrown on as it is.
+///
+/// `step` says what a rank is doing ("planning the save"), on one line. If it is not the same on all ranks, every rank
+/// throws kFailedPrecondition, and neither `coordinate` nor `local`'s errors count.
 std::string run_round(Exchange& exchange, std::string_view step, const std::function<std::string()>& local,
                       const Coordinate& coordinate);
 
 /// Every rank does `local`; all throw if one does.
 void agree(Exchange& exchange, std::string_view step, const std::function<void()>& local);
 
-/// What `make` gives on the coordinator, where alone it runs, on every rank; if it throws, every rank throws its error.
-std::string announce(Exchange& exchange, const std::function<std::string()>& make);
+/// What `make` gives on the coordinator, where alone it runs, on every rank; if it throws, every rank throws its error
+/// as it is. A round like any other: it begins when all ranks have come, and `step` must be the same on all.
+std::string announce(Exchange& exchange, std::string_view step, const std::function<std::string()>& make);
 
 }  // namespace hyper_parallel

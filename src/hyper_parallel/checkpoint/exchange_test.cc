@@ -136,7 +136,7 @@ TEST(RunRound, ErrorOnTheOnlyRank_SaysWhatFailed) {
 TEST(Announce, MessageOfTheCoordinator_ReachesAll) {
   for (const int64_t size : {1, 4}) {
     run_ranks(size, [](Exchange& exchange) {
-      EXPECT_EQ(announce(exchange,
+      EXPECT_EQ(announce(exchange, "step",
                          [&] {
                            EXPECT_EQ(exchange.rank(), 0);
                            return std::string("news");
@@ -149,9 +149,62 @@ TEST(Announce, MessageOfTheCoordinator_ReachesAll) {
 TEST(Announce, Error_IsThrownOnAllAsItIs) {
   EXPECT_EQ(errors_of_ranks(3,
                             [](Exchange& exchange) {
-                              announce(exchange, []() -> std::string { raise(ErrorCode::kDataLoss, "torn"); });
+                              announce(exchange, "step", []() -> std::string { raise(ErrorCode::kDataLoss, "torn"); });
                             }),
             Strings(3, "DataLoss: torn"));
+}
+
+// What ranks throw that each do one of these at the same time.
+Strings errors_of_steps(const std::vector<std::function<void(Exchange&)>>& steps) {
+  return errors_of_ranks(static_cast<int64_t>(steps.size()),
+                         [&](Exchange& exchange) { steps[static_cast<size_t>(exchange.rank())](exchange); });
+}
+
+std::function<void(Exchange&)> round_of(const std::string& step) {
+  return [step](Exchange& exchange) { agree(exchange, step, [] {}); };
+}
+
+std::function<void(Exchange&)> failing_round_of(const std::string& step) {
+  return [step](Exchange& exchange) { agree(exchange, step, [] { raise(ErrorCode::kDataLoss, "torn"); }); };
+}
+
+std::function<void(Exchange&)> announcement_of(const std::string& step) {
+  return [step](Exchange& exchange) {
+    announce(exchange, step, []() -> std::string {
+      ADD_FAILURE() << "make ran";
+      return "";
+    });
+  };
+}
+
+TEST(Rounds, RanksInDifferentSteps_AllThrowThatTheyAre) {
+  const auto expected = [](size_t rank, const std::string& other, const std::string& first) {
+    return str_cat("FailedPrecondition: rank ", rank, " is ", other, " while rank 0 is ", first,
+                   "; every rank must make the same calls in the same order");
+  };
+  const auto save = round_of("planning the save");
+  const auto load = round_of("planning the load");
+  const auto reading = announcement_of("reading the metadata");
+  EXPECT_EQ(errors_of_steps({save, load}), Strings(2, expected(1, "planning the load", "planning the save")));
+  EXPECT_EQ(errors_of_steps({save, save, load}), Strings(3, expected(2, "planning the load", "planning the save")));
+  EXPECT_EQ(errors_of_steps({reading, save}), Strings(2, expected(1, "planning the save", "reading the metadata")));
+  EXPECT_EQ(errors_of_steps({save, reading}), Strings(2, expected(1, "reading the metadata", "planning the save")));
+  EXPECT_EQ(errors_of_steps({failing_round_of("writing"), save}),
+            Strings(2, expected(1, "planning the save", "writing")));
+  const auto other = [](Exchange& exchange) {
+    exchange.gather("hello");
+    exchange.scatter({});
+  };
+  EXPECT_EQ(errors_of_steps({save, other}), (Strings{expected(1, "doing something else", "planning the save"), ""}));
+}
+
+TEST(Rounds, RanksInDifferentSteps_MayGoOnTogether) {
+  EXPECT_EQ(errors_of_ranks(2,
+                            [](Exchange& exchange) {
+                              EXPECT_THROW(agree(exchange, exchange.rank() == 0 ? "a" : "b", [] {}), Error);
+                              agree(exchange, "c", [] {});
+                            }),
+            Strings(2));
 }
 
 TEST(SingleExchange, TalksToItself) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 #include <utility>
@@ -12,6 +13,8 @@
 
 namespace hyper_parallel {
 namespace {
+
+constexpr size_t kMaxWriteBytes = size_t{1} << 30;  // write(2) takes less than 2 GiB at a time
 
 ErrorCode open_fault_code(int error) {
   switch (error) {
@@ -44,6 +47,29 @@ FileDescriptor open_file(const std::filesystem::path& path, int flags, mode_t mo
   const int error = errno;
   if (descriptor < 0) raise(open_fault_code(error), action, " ", quoted_path(path), ": ", errno_text(error));
   return FileDescriptor(descriptor);
+}
+
+void write_all(int descriptor, std::span<const std::byte> bytes, const std::filesystem::path& path) {
+  while (!bytes.empty()) {
+    const ssize_t taken = ::write(descriptor, bytes.data(), std::min(bytes.size(), kMaxWriteBytes));
+    const int error = errno;
+    if (taken < 0 && error == EINTR) continue;
+    HP_CHECK(taken != 0, kDataLoss, "cannot write ", quoted_path(path), ": the system takes no byte");
+    HP_CHECK(taken > 0, kDataLoss, "cannot write ", quoted_path(path), ": ", errno_text(error));
+    bytes = bytes.subspan(static_cast<size_t>(taken));
+  }
+}
+
+int flush_descriptor(int descriptor) {
+  while (::fsync(descriptor) != 0) {
+    if (errno != EINTR) return errno;
+  }
+  return 0;
+}
+
+int flush_directory(int descriptor) {
+  const int error = flush_descriptor(descriptor);
+  return error == EINVAL ? 0 : error;
 }
 
 std::string quoted_path(const std::filesystem::path& path) { return str_cat("'", printable(path.string()), "'"); }

@@ -5,11 +5,13 @@
 //   the path itself is wrong (nothing there, not a folder on the way, too long, a directory)   kInvalidArgument
 //   the path may be right but the machine does not let us (permission, no descriptors, I/O)    kFailedPrecondition
 //
-// Faults of reading and writing an open file are kDataLoss.
+// Faults of reading, writing and flushing an open file are kDataLoss. A call that a signal interrupts is made again.
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -34,6 +36,16 @@ class FileDescriptor {
 
 /// open(2) with O_CLOEXEC. `action` starts the message: "cannot open '/x/y': No such file or directory".
 FileDescriptor open_file(const std::filesystem::path& path, int flags, mode_t mode, std::string_view action);
+
+/// write(2) of all bytes, in as many calls as it takes. Throws kDataLoss, naming the file by `path`, if the system
+/// fails or takes no byte: how many it took before is unknown.
+void write_all(int descriptor, std::span<const std::byte> bytes, const std::filesystem::path& path);
+
+/// fsync(2): 0, or the errno of its failure.
+int flush_descriptor(int descriptor);
+
+/// The same for a directory. A file system that has nothing to flush for one (EINVAL) has not failed.
+int flush_directory(int descriptor);
 
 /// The path in single quotes, fit for one line of a message.
 std::string quoted_path(const std::filesystem::path& path);

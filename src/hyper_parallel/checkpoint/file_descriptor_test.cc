@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <span>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "tests/support/expect_error.h"
@@ -67,6 +70,53 @@ TEST(OpenFile, ForbiddenPath_IsAFailedPrecondition) {
   expect_error(ErrorCode::kFailedPrecondition, "secret': Permission denied",
                [&] { open_file(folder / "secret", O_RDONLY, 0, "cannot open"); });
   ASSERT_EQ(::seteuid(user), 0);
+}
+
+struct Pipe {
+  Pipe() {
+    int ends[2];
+    EXPECT_EQ(::pipe(ends), 0);
+    reader = FileDescriptor(ends[0]);
+    writer = FileDescriptor(ends[1]);
+  }
+  FileDescriptor reader{-1};
+  FileDescriptor writer{-1};
+};
+
+TEST(WriteAll, MoreThanTheSystemTakesAtOnce_IsWrittenInFull) {
+  Pipe pipe;
+  std::string bytes;
+  for (int i = 0; i < 1'000'000; ++i) bytes += static_cast<char>(i % 251);
+  std::thread writing([&] { write_all(pipe.writer.get(), std::as_bytes(std::span(bytes)), "pipe"); });
+  std::string got;
+  std::array<char, 4096> buffer{};
+  while (got.size() < bytes.size()) {
+    const ssize_t count = ::read(pipe.reader.get(), buffer.data(), buffer.size());
+    if (count <= 0) break;
+    got.append(buffer.data(), static_cast<size_t>(count));
+  }
+  writing.join();
+  EXPECT_EQ(got, bytes);
+}
+
+TEST(WriteAll, NoBytes_IsNoCall) { EXPECT_NO_THROW(write_all(-1, {}, "nothing")); }
+
+TEST(WriteAll, Fault_IsDataLossAndNamesTheFile) {
+  const FileDescriptor full = open_file("/dev/full", O_WRONLY, 0, "cannot open");
+  const std::string bytes = "x";
+  expect_error(ErrorCode::kDataLoss, "cannot write '/a/b': No space left on device",
+               [&] { write_all(full.get(), std::as_bytes(std::span(bytes)), "/a/b"); });
+}
+
+TEST(FlushDescriptor, Fault_IsTheSystemsError) {
+  EXPECT_EQ(flush_descriptor(-1), EBADF);
+  EXPECT_EQ(flush_directory(-1), EBADF);
+}
+
+TEST(FlushDirectory, NothingThatCouldBeFlushed_IsNoFault) {
+  const Pipe pipe;
+  EXPECT_EQ(flush_descriptor(pipe.writer.get()), EINVAL);
+  EXPECT_EQ(flush_directory(pipe.writer.get()), 0);
 }
 
 TEST(QuotedPath, IsOneLine) { EXPECT_EQ(quoted_path("/x/a\nb\xff"), R"('/x/a\x0ab\xff')"); }

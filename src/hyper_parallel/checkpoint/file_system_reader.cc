@@ -27,7 +27,9 @@ size_t max_open_files() {
 
 }  // namespace
 
-FileSystemReader::FileSystemReader(std::filesystem::path directory) : path_(std::move(directory)) {}
+// Absolute, so that it stays the same place when the process changes its folder, as it may beside a save.
+FileSystemReader::FileSystemReader(std::filesystem::path directory)
+    : path_(directory.empty() ? std::move(directory) : std::filesystem::absolute(directory)) {}
 
 std::string FileSystemReader::read_metadata() {
   std::optional<std::string> text = read_metadata_file(Directory(path_));

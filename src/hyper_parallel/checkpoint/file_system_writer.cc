@@ -25,10 +25,8 @@ std::vector<DataChunk> data_chunks(const std::vector<WriteItem>& items) {
 }
 
 void append_item(DataFile& file, const WriteItem& item, SavePlanner& planner, Progress& progress) {
-  const HeldBytes data = planner.get_data(item);
+  const HeldBytes data = checked_data(planner, item);
   const auto count = static_cast<int64_t>(data.bytes.size());
-  HP_CHECK(count == item.bytes(), kInvalidArgument, "get_data of tensor ", quoted_name(item.tensor->name), " gave ",
-           count, " bytes, but box ", to_string(item.extent()), " of ", item.tensor->dtype, " takes ", item.bytes());
   for (int64_t done = 0; done < count;) {
     const int64_t piece = std::min(count - done, kBlockBytes);
     file.append(data.bytes.subspan(static_cast<size_t>(done), static_cast<size_t>(piece)));
@@ -56,7 +54,9 @@ std::vector<StoredTensor> stored_tensors(const SavePlan& plan, const WrittenFile
 
 }  // namespace
 
-FileSystemWriter::FileSystemWriter(std::filesystem::path directory) : directory_(std::move(directory)) {}
+// Absolute, so that it stays the same place when the process changes its folder, as it may beside a save.
+FileSystemWriter::FileSystemWriter(std::filesystem::path directory)
+    : directory_(directory.empty() ? std::move(directory) : std::filesystem::absolute(directory)) {}
 
 FileSystemWriter::~FileSystemWriter() = default;
 
@@ -96,8 +96,8 @@ CheckpointParts FileSystemWriter::write(const std::string& save_id, int64_t rank
 void FileSystemWriter::publish(const CheckpointMetadata& metadata) {
   HP_CHECK(publication_ != nullptr, kFailedPrecondition, "cannot publish into ", quoted_path(directory_),
            ": no save was begun");
-  publication_->publish(metadata);
-  publication_.reset();
+  const std::unique_ptr<Publication> publication = std::move(publication_);
+  publication->publish(metadata);
 }
 
 void FileSystemWriter::abandon() noexcept { publication_.reset(); }

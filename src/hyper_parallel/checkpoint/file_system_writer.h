@@ -42,13 +42,15 @@ class FileSystemWriter : public StorageWriter {
   /// Throws kDataLoss if a data file is not there in full (the ranks do not share the directory), or if the system
   /// fails. Old files that cannot be removed are no fault: the next saver removes them. Where the message says that the
   /// metadata is in place but could not be flushed, the new checkpoint is what readers see, and the old one's files
-  /// are kept too.
+  /// are kept too. After any other fault this save's files are removed. In every case the save ends and the lock
+  /// is let go.
   void publish(const CheckpointMetadata& metadata) override;
   void abandon() noexcept override;
 
  private:
   std::filesystem::path directory_;
-  std::unique_ptr<Publication> publication_;  // on the coordinator, from begin to publish or abandon
+  std::unique_ptr<Publication>
+      publication_;  // on the coordinator, from begin to publish or abandon, whatever these meet
 };
 
 /// "data-0123456789abcdef-00003.safetensors".

@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -266,10 +269,11 @@ TEST(FileSystemWriter, DataFileThatIsNotThereInFull_IsNotPublished) {
   std::filesystem::resize_file(data, static_cast<uintmax_t>(parts.files[0].bytes - 1));
   expect_error(ErrorCode::kDataLoss, "bytes, but " + std::to_string(parts.files[0].bytes) + " were written",
                [&] { writer.publish(CheckpointMetadata(parts)); });
-  std::filesystem::remove(data);
+  EXPECT_FALSE(std::filesystem::exists(data)) << "publish cleans up after itself";
+  const CheckpointParts more = write_share(writer, writer.begin(), planner);
+  std::filesystem::remove(folder / more.files[0].name);
   expect_error(ErrorCode::kDataLoss, "is not there: do all ranks share the directory?",
-               [&] { writer.publish(CheckpointMetadata(parts)); });
-  writer.abandon();
+               [&] { writer.publish(CheckpointMetadata(more)); });
   EXPECT_EQ(published(folder.path()).save_id(), old);
 }
 
@@ -295,12 +299,40 @@ TEST(FileSystemWriter, DiskThatTakesNoMore_IsDataLossAndTheOldCheckpointStays) {
     const FileSizeLimit limit(100);
     expect_error(ErrorCode::kDataLoss, ".metadata': File too large",
                  [&] { writer.publish(CheckpointMetadata(parts)); });
-    FileSystemWriter other(folder.path());
-    expect_error(ErrorCode::kFailedPrecondition, "another save is running", [&] { other.begin(); });
   }
-  writer.abandon();
   EXPECT_EQ(folder.names(), before);
   EXPECT_EQ(published(folder.path()).save_id(), old);
+  expect_error(ErrorCode::kFailedPrecondition, "no save was begun", [&] { writer.publish(CheckpointMetadata(parts)); });
+  EXPECT_NO_THROW(FileSystemWriter(folder.path()).begin()) << "the lock is let go";
+}
+
+TEST(FileSystemWriter, Abandon_BehindPublishRemovesNothing) {
+  const TemporaryFolder folder;
+  FileSystemWriter writer(folder.path());
+  BufferSavePlanner planner = planner_of("abcdef");
+  const std::string id = writer.begin();
+  writer.publish(CheckpointMetadata(write_share(writer, id, planner)));
+  writer.abandon();
+  EXPECT_EQ(folder.names(), (Names{".metadata", ".save.lock", data_file_name(id, 0)}));
+}
+
+TEST(FileSystemWriter, ChildThatRunsDestructors_LeavesTheSaveToItsParent) {
+  const TemporaryFolder folder;
+  auto writer = std::make_unique<FileSystemWriter>(folder.path());
+  BufferSavePlanner planner = planner_of("abcdef");
+  const std::string id = writer->begin();
+  const CheckpointParts parts = write_share(*writer, id, planner);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    writer.reset();
+    ::_exit(0);
+  }
+  ::waitpid(child, nullptr, 0);
+  EXPECT_TRUE(std::filesystem::exists(folder / data_file_name(id, 0)));
+  FileSystemWriter other(folder.path());
+  expect_error(ErrorCode::kFailedPrecondition, "another save is running", [&] { other.begin(); });
+  writer->publish(CheckpointMetadata(parts));
+  EXPECT_EQ(published(folder.path()).save_id(), id);
 }
 
 TEST(FileSystemWriter, PlannerThatGivesTheWrongBytes_IsRefused) {
@@ -318,6 +350,35 @@ TEST(FileSystemWriter, PlannerThatGivesTheWrongBytes_IsRefused) {
   expect_error(ErrorCode::kInvalidArgument, "save_id is '../x', but must be 16 lower-case hex digits",
                [&] { writer.write("../x", 0, plan, short_planner, progress); });
   EXPECT_EQ(folder.names(), Names{".save.lock"});
+}
+
+TEST(FileSystemWriter, DirectoryReplacedMeanwhile_LeavesTheOneThatTookItsPlaceAlone) {
+  const TemporaryFolder folder;
+  FileSystemWriter writer(folder / "d");
+  BufferSavePlanner planner = planner_of("abcdef");
+  const std::string id = writer.begin();
+  const CheckpointMetadata metadata(write_share(writer, id, planner));
+  std::filesystem::rename(folder / "d", folder / "away");
+  const std::string other = save(folder / "d", "uvwxyz");
+  expect_error(ErrorCode::kFailedPrecondition, "is no longer the directory that the save began in",
+               [&] { writer.publish(metadata); });
+  EXPECT_EQ(published(folder / "d").save_id(), other);
+}
+
+TEST(FileSystemWriter, FolderOfTheProcessChangedMeanwhile_StaysAtItsPlace) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "a");
+  std::filesystem::create_directory(folder / "b");
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder / "a");
+  FileSystemWriter writer("latest");
+  BufferSavePlanner planner = planner_of("abcdef");
+  const std::string id = writer.begin();
+  std::filesystem::current_path(folder / "b");
+  writer.publish(CheckpointMetadata(write_share(writer, id, planner)));
+  std::filesystem::current_path(before);
+  EXPECT_EQ(published(folder / "a" / "latest").save_id(), id);
+  EXPECT_FALSE(std::filesystem::exists(folder / "b" / "latest"));
 }
 
 }  // namespace

@@ -106,7 +106,7 @@ class Loading {
 
  private:
   bool open(int attempt) {
-    const std::string text = announce(exchange_, [&] { return read_metadata(attempt); });
+    const std::string text = announce(exchange_, "reading the metadata", [&] { return read_metadata(attempt); });
     const std::string answer = run_round(
         exchange_, "planning the load", [&] { return plan(text); },
         [&](const std::vector<std::string>& messages) { return coordinate(messages); });

@@ -42,6 +42,9 @@ struct TargetView {
   std::shared_ptr<void> owner;
 };
 
+/// get_data(item). Throws kInvalidArgument if it does not give item.bytes() bytes.
+HeldBytes checked_data(SavePlanner& planner, const WriteItem& item);
+
 class LoadPlanner {
  public:
   virtual ~LoadPlanner() = default;

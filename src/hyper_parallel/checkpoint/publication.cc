@@ -45,9 +45,9 @@ void flush_parent(const Directory& directory) {
   const int parent = ::openat(directory.descriptor(), "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const int open_error = errno;
   if (parent < 0 && open_error == EACCES) return;  // a parent that we may only pass through: not ours to flush
-  const int error = parent < 0 ? open_error : flush_descriptor(parent);
+  const int error = parent < 0 ? open_error : flush_directory(parent);
   if (parent >= 0) ::close(parent);
-  HP_CHECK(error == 0 || error == EINVAL, kDataLoss, "cannot flush the parent of ", quoted_path(directory.path()), ": ",
+  HP_CHECK(error == 0, kDataLoss, "cannot flush the parent of ", quoted_path(directory.path()), ": ",
            errno_text(error));
 }
 
@@ -146,6 +146,9 @@ void Publication::check_files(const CheckpointMetadata& metadata) const {
 void Publication::publish(const CheckpointMetadata& metadata) {
   check_files(metadata);
   const std::string text = write_metadata(metadata);
+  // What follows goes by path, and must not reach a checkpoint that somebody has put there meanwhile.
+  HP_CHECK(directory_.is_at_its_path(), kFailedPrecondition, quoted_path(directory_.path()),
+           " is no longer the directory that the save began in: it was renamed or replaced meanwhile");
   directory_.flush();
   AtomicFile file(directory_.path() / kMetadataFile, id_);
   file.append(std::as_bytes(std::span(text)));
@@ -159,7 +162,7 @@ void Publication::publish(const CheckpointMetadata& metadata) {
   remove_replaced(metadata);
 }
 
-// From here on the save has succeeded. Files that cannot be removed keep their line in the journal.
+// From here on the save has succeeded. Files that are not removed for sure keep their line in the journal.
 void Publication::remove_replaced(const CheckpointMetadata& metadata) noexcept try {
   const Names kept = file_names(metadata);
   Names old(lock_->ids().begin(), lock_->ids().end());
@@ -171,13 +174,16 @@ void Publication::remove_replaced(const CheckpointMetadata& metadata) noexcept t
     }
   }
   all = remove_files_of(directory_, old, kept) && all;
-  if (all) lock_->clear();
+  if (!all) return;
+  directory_.flush();  // or a crash could bring files back of which no line tells any more
+  lock_->clear();
 } catch (const std::exception&) {
 }
 
-// The journal keeps the id: a rank that has not heard of the fault may still be writing.
+// The journal keeps the id: a rank that has not heard of the fault may still be writing. A forked child has nothing to
+// withdraw: the save is its parent's.
 void Publication::withdraw() noexcept try {
-  if (!in_place_) remove_files_of(directory_, {id_}, {});
+  if (!in_place_ && lock_->is_ours()) remove_files_of(directory_, {id_}, {});
 } catch (const std::exception&) {
 }
 

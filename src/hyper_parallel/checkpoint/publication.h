@@ -4,7 +4,8 @@
 // place. The rules are those of file_system_writer.h.
 //
 //   constructed   directory made, lock taken, dead saves tidied, this save's id and the replaced one's in the journal
-//   publish       data files checked, directory flushed, metadata renamed into place and flushed; then old files go
+//   publish       data files checked, directory flushed, metadata renamed into place and flushed; then old files go,
+//                 the directory is flushed again and the journal emptied
 //   destroyed     without a rename: this save's files go. In every case: the lock is let go
 
 #include <filesystem>
@@ -52,7 +53,7 @@ class Publication {
   std::optional<ReplacedCheckpoint> replaced_;
   std::optional<SaveLock> lock_;
   std::string id_ = new_save_id();
-  bool in_place_ = false;  // the metadata names this save's files: they are no longer ours to remove
+  bool in_place_ = false;  // the metadata names, or may name, this save's files: they are no longer ours to remove
 };
 
 }  // namespace hyper_parallel

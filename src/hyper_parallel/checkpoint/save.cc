@@ -28,6 +28,19 @@ enum class Offer : uint8_t { kPlan, kSamePlan };
 // The coordinator's answer.
 enum class Answer : uint8_t { kAssigned, kUseKept, kSendPlans };
 
+template <typename Kind>
+Kind read_kind(ByteReader& in, Kind last) {
+  const uint8_t kind = in.read_byte();
+  HP_CHECK(kind <= static_cast<uint8_t>(last), kInternal, "a message between the ranks of a save is of kind ",
+           int{kind}, ", but the last kind is ", static_cast<int>(last));
+  return static_cast<Kind>(kind);
+}
+
+Answer kind_of_answer(std::string_view bytes) {
+  ByteReader in(bytes);
+  return read_kind(in, Answer::kSendPlans);
+}
+
 // Abandons a save unless it is released: on the coordinator, elsewhere it does nothing.
 class BegunSave {
  public:
@@ -92,7 +105,7 @@ std::string encode_message(const Message& message) {
 Message decode_message(std::string_view bytes) {
   ByteReader in(bytes);
   Message message;
-  message.offer = static_cast<Offer>(in.read_byte());
+  message.offer = read_kind(in, Offer::kSamePlan);
   message.may_keep = in.read_byte() != 0;
   message.plan = in.read_string();
   message.values = read_values(in);
@@ -124,7 +137,7 @@ class SavePreparation {
 
   PreparedSave run() {
     std::string answer = round(true);
-    if (static_cast<Answer>(answer.at(0)) == Answer::kSendPlans) answer = round(false);
+    if (kind_of_answer(answer) == Answer::kSendPlans) answer = round(false);
     PreparedSave save = take_answer(answer);
     begun_.release();
     return save;
@@ -230,7 +243,7 @@ class SavePreparation {
 
   PreparedSave take_answer(std::string_view bytes) {
     ByteReader in(bytes);
-    const auto answer = static_cast<Answer>(in.read_byte());
+    const auto answer = read_kind(in, Answer::kSendPlans);
     HP_DCHECK(answer == Answer::kAssigned || answer == Answer::kUseKept);
     PreparedSave save;
     save.save_id = in.read_string();
@@ -288,8 +301,9 @@ void complete_save(Exchange& exchange, const PreparedSave& save, SavePlanner& da
     all.save_id = save.save_id;
     all.values = save.values;
     all.structure = save.structure;
-    writer.publish(CheckpointMetadata(std::move(all)));
-    begun.release();
+    const CheckpointMetadata metadata(std::move(all));
+    begun.release();  // from here on `publish` answers for what it leaves
+    writer.publish(metadata);
     return std::vector<std::string>(messages.size());
   };
   run_round(exchange, "writing the checkpoint", write, publish);

@@ -5,7 +5,8 @@
 //   prepare   each rank plans; the coordinator unites the plans, then opens the storage    → each rank's share
 //   complete  each rank writes its share; the coordinator unites what was written and publishes
 //
-// Every fault raises on all ranks; before `publish` the storage is abandoned, and what it held before still loads.
+// Every fault raises on all ranks. Before `publish` the storage is abandoned, `publish` itself cleans up; what the
+// storage held before still loads.
 
 #include <memory>
 #include <string>

@@ -43,30 +43,34 @@ FileDescriptor open_lock(const Directory& directory) {
 }  // namespace
 
 SaveLock::SaveLock(const Directory& directory)
-    : path_(quoted_path(directory.path() / kSaveLockFile)), file_(open_lock(directory)) {
+    : path_(directory.path() / kSaveLockFile), owner_(::getpid()), file_(open_lock(directory)) {
   const bool locked = ::flock(file_.get(), LOCK_EX | LOCK_NB) == 0;
   const int error = errno;
   HP_CHECK(locked || error != EWOULDBLOCK, kFailedPrecondition, "cannot save into ", quoted_path(directory.path()),
            ": another save is running there and holds '", kSaveLockFile, "'");
-  HP_CHECK(locked, kFailedPrecondition, "cannot lock ", path_, ": ", errno_text(error));
+  HP_CHECK(locked, kFailedPrecondition, "cannot lock ", quoted_path(path_), ": ", errno_text(error));
   read();
 }
 
-// Explicitly: a child process that was forked meanwhile has the file open too, and would keep the lock.
+// Explicitly: a child process that was forked meanwhile has the file open too, and would keep the lock. For the same
+// reason a child that runs destructors must leave the lock to its parent.
 SaveLock::~SaveLock() {
-  if (file_.get() >= 0) ::flock(file_.get(), LOCK_UN);
+  if (file_.get() >= 0 && is_ours()) ::flock(file_.get(), LOCK_UN);
 }
+
+bool SaveLock::is_ours() const noexcept { return ::getpid() == owner_; }
 
 void SaveLock::read() {
   std::array<char, 4096> buffer{};
   while (text_.size() <= kMaxJournalBytes) {
     const ssize_t count = ::pread(file_.get(), buffer.data(), buffer.size(), static_cast<off_t>(text_.size()));
-    if (count < 0 && errno == EINTR) continue;
-    HP_CHECK(count >= 0, kDataLoss, "cannot read ", path_, ": ", errno_text(errno));
+    const int error = errno;
+    if (count < 0 && error == EINTR) continue;
+    HP_CHECK(count >= 0, kDataLoss, "cannot read ", quoted_path(path_), ": ", errno_text(error));
     if (count == 0) break;
     text_.append(buffer.data(), static_cast<size_t>(count));
   }
-  HP_CHECK(text_.size() <= kMaxJournalBytes && is_journal(text_), kFailedPrecondition, path_,
+  HP_CHECK(text_.size() <= kMaxJournalBytes && is_journal(text_), kFailedPrecondition, quoted_path(path_),
            " is not a list of save ids: it was not written by this library and is left alone");
   for (auto line = text_.begin(); line != text_.end();) {
     const auto end = std::find_if(line, text_.end(), is_line_end);
@@ -78,16 +82,14 @@ void SaveLock::read() {
 void SaveLock::add(std::span<const std::string> ids) {
   std::string lines = text_.empty() || text_.ends_with('\n') ? "" : "\n";
   for (const std::string& id : ids) lines += id + "\n";
-  std::string_view rest = lines;
-  while (!rest.empty()) {
-    const ssize_t count = ::pwrite(file_.get(), rest.data(), rest.size(), static_cast<off_t>(text_.size()));
-    if (count < 0 && errno == EINTR) continue;
-    HP_CHECK(count > 0, kDataLoss, "cannot write ", path_, ": ", errno_text(errno));
-    text_ += rest.substr(0, static_cast<size_t>(count));
-    rest.remove_prefix(static_cast<size_t>(count));
-  }
+  const auto end = static_cast<off_t>(text_.size());
+  const bool placed = ::lseek(file_.get(), end, SEEK_SET) == end;
+  const int seek_error = errno;
+  HP_CHECK(placed, kDataLoss, "cannot write ", quoted_path(path_), ": ", errno_text(seek_error));
+  write_all(file_.get(), std::as_bytes(std::span(lines)), path_);
+  text_ += lines;
   const int error = flush_descriptor(file_.get());
-  HP_CHECK(error == 0, kDataLoss, "cannot flush ", path_, ": ", errno_text(error));
+  HP_CHECK(error == 0, kDataLoss, "cannot flush ", quoted_path(path_), ": ", errno_text(error));
   ids_.insert(ids_.end(), ids.begin(), ids.end());
 }
 

@@ -8,6 +8,9 @@
 //
 // The journal has one id a line. A line that a dying saver wrote in part counts for nothing: its save had not begun.
 
+#include <sys/types.h>
+
+#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,9 +28,12 @@ class SaveLock {
   /// kFailedPrecondition if another save holds the lock, if the file cannot be opened or if its content is not a
   /// journal; kDataLoss if the system fails.
   explicit SaveLock(const Directory& directory);
-  /// Lets the lock go.
+  /// Lets the lock go, in the process that took it: a forked child's copy has no say.
   ~SaveLock();
   SaveLock(SaveLock&&) = default;
+
+  /// False in a child process that was forked since the lock was taken: the save is its parent's.
+  bool is_ours() const noexcept;
 
   /// The ids in the journal.
   const std::vector<std::string>& ids() const { return ids_; }
@@ -42,7 +48,8 @@ class SaveLock {
  private:
   void read();
 
-  std::string path_;  // for messages
+  std::filesystem::path path_;  // for messages
+  pid_t owner_;
   FileDescriptor file_;
   std::string text_;
   std::vector<std::string> ids_;

@@ -56,6 +56,25 @@ TEST(SaveLock, ChildForkedMeanwhile_DoesNotKeepTheLock) {
   ::waitpid(child, nullptr, 0);
 }
 
+TEST(SaveLock, ChildThatRunsDestructors_LeavesTheLockToItsParent) {
+  const TemporaryFolder folder;
+  const Directory directory(folder.path());
+  std::optional<SaveLock> lock(directory);
+  EXPECT_TRUE(lock->is_ours());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool is_ours = lock->is_ours();
+    lock.reset();
+    ::_exit(is_ours ? 1 : 0);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  expect_error(ErrorCode::kFailedPrecondition, "another save is running there", [&] { SaveLock second(directory); });
+  lock.reset();
+  EXPECT_NO_THROW(SaveLock{directory});
+}
+
 TEST(SaveLock, Journal_KeepsIdsUntilItIsCleared) {
   const TemporaryFolder folder;
   const Directory directory(folder.path());

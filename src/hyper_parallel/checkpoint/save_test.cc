@@ -193,10 +193,67 @@ TEST(SaveCheckpoint, FaultWhileWriting_RaisesOnAllAndAbandonsOnce) {
   }
 }
 
-TEST(SaveCheckpoint, FaultWhilePublishing_RaisesOnAllAndAbandonsOnce) {
+TEST(SaveCheckpoint, FaultWhilePublishing_RaisesOnAllAndIsThePublishersToCleanUp) {
   MemoryStorage storage;
   EXPECT_EQ(errors_if_storage_fails(storage, "publish", 0), Strings(3, "DataLoss: no space left"));
+  EXPECT_EQ(storage.abandons, 0);
+}
+
+TEST(SaveCheckpoint, MetadataThatCannotBeMade_IsNotPublishedAndAbandonsOnce) {
+  class ShortFileWriter final : public StorageWriter {
+   public:
+    explicit ShortFileWriter(MemoryStorage& storage) : writer_(storage) {}
+    std::string begin() override { return writer_.begin(); }
+    CheckpointParts write(const std::string& id, int64_t rank, const SavePlan& plan, SavePlanner& planner,
+                          Progress& progress) override {
+      CheckpointParts parts = writer_.write(id, rank, plan, planner, progress);
+      parts.files.at(0).bytes = 1;
+      return parts;
+    }
+    void publish(const CheckpointMetadata& metadata) override { writer_.publish(metadata); }
+    void abandon() noexcept override { writer_.abandon(); }
+
+   private:
+    MemoryWriter writer_;
+  };
+  MemoryStorage storage;
+  SingleExchange alone;
+  BufferSavePlanner planner = planner_of(0, 1);
+  ShortFileWriter writer(storage);
+  NoProgress progress;
+  EXPECT_NE(error_of([&] { save_checkpoint(alone, planner, writer, progress); }).find("has 1"), std::string::npos);
   EXPECT_EQ(storage.abandons, 1);
+  EXPECT_EQ(storage.publishes, 0);
+}
+
+TEST(SaveCheckpoint, MessageOfAKindThatIsNone_IsAnInternalError) {
+  // Another first byte behind a message's step and outcome, or behind an answer's outcome.
+  class Garbling final : public Exchange {
+   public:
+    explicit Garbling(bool answers) : answers_(answers) {}
+    int64_t rank() const override { return 0; }
+    int64_t size() const override { return 1; }
+    std::vector<std::string> gather(std::string message) override {
+      if (!answers_) message.at(message.find('\n') + 2) = 9;
+      return {message};
+    }
+    std::string scatter(std::vector<std::string> messages) override {
+      if (answers_) messages.at(0).at(1) = 9;
+      return messages.at(0);
+    }
+
+   private:
+    bool answers_;
+  };
+  for (const auto& [answers, last] : {std::pair<bool, int>{false, 1}, std::pair<bool, int>{true, 2}}) {
+    MemoryStorage storage;
+    Garbling exchange(answers);
+    BufferSavePlanner planner = planner_of(0, 1);
+    MemoryWriter writer(storage);
+    EXPECT_EQ(error_of([&] { prepare_save(exchange, planner, writer, nullptr); }),
+              str_cat("Internal: a message between the ranks of a save is of kind 9, but the last kind is ", last));
+    EXPECT_EQ(storage.abandons, storage.begins);
+  }
 }
 
 TEST(SaveCheckpoint, RankThatDiesWhileWriting_AbandonsOnce) {

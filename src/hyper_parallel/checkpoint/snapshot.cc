@@ -97,14 +97,10 @@ std::unique_ptr<SavePlanner> take_snapshot(const SavePlan& plan, SavePlanner& pl
     auto& of_tensor = copies.emplace_back();
     for (size_t box = 0; box < tensor.boxes.size(); ++box) {
       const WriteItem item{&tensor, box};
-      const HeldBytes data = planner.get_data(item);
-      const int64_t wanted = item.bytes();
-      HP_CHECK(static_cast<int64_t>(data.bytes.size()) == wanted, kInternal, "get_data gave ", data.bytes.size(),
-               " bytes for box ", to_string(item.extent()), " of tensor ", quoted_name(tensor.name), ", which has ",
-               wanted);
+      const HeldBytes data = checked_data(planner, item);
       std::memcpy(free.data(), data.bytes.data(), data.bytes.size());
       of_tensor.push_back(free.first(data.bytes.size()));
-      free = free.subspan(static_cast<size_t>(rounded_up(wanted, kCopyAlignment)));
+      free = free.subspan(static_cast<size_t>(rounded_up(item.bytes(), kCopyAlignment)));
     }
   }
   return std::make_unique<Snapshot>(plan, std::move(copies));

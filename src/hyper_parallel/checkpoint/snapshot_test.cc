@@ -108,7 +108,7 @@ TEST(Snapshot, DataOfAnotherSize_IsRefused) {
   const SavePlan plan = planner.plan;
   SnapshotMemory memory;
   EXPECT_EQ(error_of([&] { take_snapshot(plan, planner, memory); }),
-            "Internal: get_data gave 2 bytes for box (0,)+(7,) of tensor 'w', which has 7");
+            "InvalidArgument: get_data of tensor 'w' gave 2 bytes, but box (0,)+(7,) of U8 takes 7");
 }
 
 TEST(SnapshotMemory, GrowsAndNeverShrinks) {

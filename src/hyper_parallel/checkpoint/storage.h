@@ -21,7 +21,9 @@ class StorageWriter {
   /// this rank; values and structure are left empty.
   virtual CheckpointParts write(const std::string& save_id, int64_t rank, const SavePlan& plan, SavePlanner& planner,
                                 Progress& progress) = 0;
-  /// On the coordinator, after all ranks have written: makes the checkpoint the one that readers see.
+  /// On the coordinator, after all ranks have written: makes the checkpoint the one that readers see. Ends the save,
+  /// also by throwing: it cleans up after itself, since it alone knows whether readers see the checkpoint already, and
+  /// `abandon` is not called after it.
   virtual void publish(const CheckpointMetadata& metadata) = 0;
   /// On the coordinator, instead of `publish`, after a fault on any rank: removes what this save wrote. Throws nothing.
   virtual void abandon() noexcept = 0;

@@ -1,8 +1,5 @@
 #include "hyper_parallel/tools/checkpoint_source.h"
 
-#include <fcntl.h>
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <future>
 #include <optional>
@@ -12,8 +9,6 @@
 #include "hyper_parallel/base/error.h"
 #include "hyper_parallel/checkpoint/chunk_reader.h"
 #include "hyper_parallel/checkpoint/load_plan.h"
-#include "hyper_parallel/checkpoint/metadata_codec.h"
-#include "hyper_parallel/checkpoint/metadata_file.h"
 #include "hyper_parallel/checkpoint/progress.h"
 #include "hyper_parallel/tools/safetensors_reader.h"
 
@@ -26,21 +21,6 @@ LoadTarget cells_target(const StoredTensor& tensor, Interval cells) {
   return load_target(tensor.name(), tensor.dtype(), tensor.shape(), {whole_box(tensor.shape()), cells});
 }
 
-CheckpointMetadata parse_directory(const Directory& directory) {
-  const std::optional<std::string> text = read_metadata_file(directory);
-  HP_CHECK(text.has_value(), kInvalidArgument, "there is no checkpoint in ", quoted_path(directory.path()),
-           ": it has no '", kMetadataFile, "'");
-  return parse_metadata(std::as_bytes(std::span(*text)), quoted_path(directory.path() / kMetadataFile));
-}
-
-// The rest is for what the tool writes and for its standard streams.
-size_t max_open_files() {
-  constexpr rlim_t kWithoutLimit = 1024;
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return kWithoutLimit;
-  return static_cast<size_t>(limit.rlim_cur / 3 * 2);
-}
-
 Delivery make_delivery(const ReadItem& item, const LoadTarget& target, const StoredChunk& chunk, int64_t bits,
                        std::span<std::byte> out) {
   return {ViewCursor(byte_view(view_in_chunk(item, chunk.box), bits)),
@@ -49,10 +29,6 @@ Delivery make_delivery(const ReadItem& item, const LoadTarget& target, const Sto
 
 }  // namespace
 
-CheckpointMetadata read_checkpoint_metadata(const std::filesystem::path& directory) {
-  return parse_directory(Directory(directory));
-}
-
 int64_t tensor_bytes(const CheckpointMetadata& metadata) {
   int64_t bytes = 0;
   for (const StoredTensor& tensor : metadata.tensors()) bytes = checked_add(bytes, tensor.bytes());
@@ -60,24 +36,19 @@ int64_t tensor_bytes(const CheckpointMetadata& metadata) {
 }
 
 CheckpointSource::CheckpointSource(std::filesystem::path directory)
-    : path_(std::move(directory)), directory_(path_), metadata_(parse_directory(directory_)) {
-  const size_t most = max_open_files();
-  for (int64_t file = 0; file < std::ssize(metadata_.files()); ++file) {
-    FileDescriptor opened = open(file);
-    if (files_.size() < most) files_.emplace(file, std::move(opened));
-  }
-}
+    : CheckpointSource(OpenedCheckpoint(std::move(directory))) {}
 
-std::string CheckpointSource::quoted(int64_t file) const {
-  return quoted_path(path_ / metadata_.files()[static_cast<size_t>(file)].name);
+CheckpointSource::CheckpointSource(OpenedCheckpoint opened) : opened_(std::move(opened)) {
+  for (int64_t file = 0; file < std::ssize(metadata().files()); ++file) open(file);
 }
 
 FileDescriptor CheckpointSource::open(int64_t file) const {
-  const StoredFile& stored = metadata_.files()[static_cast<size_t>(file)];
-  std::optional<FileDescriptor> opened = directory_.open_regular(stored.name, O_RDONLY);
-  HP_CHECK(opened.has_value(), kDataLoss, "checkpoint file ", quoted(file), " is missing");
-  const int64_t bytes = file_size(*opened, quoted(file));
-  HP_CHECK(bytes == stored.bytes, kDataLoss, "checkpoint file ", quoted(file), " has ", bytes,
+  const StoredFile& stored = metadata().files()[static_cast<size_t>(file)];
+  std::optional<FileDescriptor> opened = opened_.open(file);
+  if (!opened.has_value()) opened_.check_not_replaced(file);
+  HP_CHECK(opened.has_value(), kDataLoss, "checkpoint file ", opened_.quoted(file), " is missing");
+  const int64_t bytes = file_size(*opened, opened_.quoted(file));
+  HP_CHECK(bytes == stored.bytes, kDataLoss, "checkpoint file ", opened_.quoted(file), " has ", bytes,
            " bytes but the metadata says ", stored.bytes);
   return std::move(*opened);
 }
@@ -85,7 +56,7 @@ FileDescriptor CheckpointSource::open(int64_t file) const {
 void CheckpointSource::read(const StoredTensor& tensor, Interval cells, std::span<std::byte> out) {
   HP_DCHECK(static_cast<int64_t>(out.size()) == cell_bytes(tensor.dtype(), cells.size()));
   if (cells.empty()) return;
-  const LoadPlan plan = plan_load(metadata_, {cells_target(tensor, cells)}, {});
+  const LoadPlan plan = plan_load(metadata(), {cells_target(tensor, cells)}, {});
   const int64_t bits = bits_per_element(tensor.dtype());
   NoProgress quiet;
   for (auto first = plan.items.begin(); first != plan.items.end();) {
@@ -96,11 +67,9 @@ void CheckpointSource::read(const StoredTensor& tensor, Interval cells, std::spa
     for (auto item = first; item != last; ++item) {
       deliveries.push_back(make_delivery(*item, plan.targets.front(), chunk, bits, out));
     }
-    const auto kept = files_.find(chunk.file);
-    const std::optional<FileDescriptor> passing = kept == files_.end() ? std::optional(open(chunk.file)) : std::nullopt;
-    const int descriptor = passing ? passing->get() : kept->second.get();
-    read_chunk({reads_from(descriptor), quoted(chunk.file), tensor.name(), chunk}, std::move(deliveries), block_,
-               quiet);
+    const FileDescriptor file = open(chunk.file);
+    read_chunk({reads_from(file.get()), opened_.quoted(chunk.file), tensor.name(), chunk}, std::move(deliveries),
+               block_, quiet);
     first = last;
   }
 }

@@ -9,48 +9,40 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "hyper_parallel/checkpoint/checkpoint_metadata.h"
-#include "hyper_parallel/checkpoint/directory.h"
 #include "hyper_parallel/checkpoint/file_descriptor.h"
 #include "hyper_parallel/geometry/interval.h"
+#include "hyper_parallel/tools/opened_checkpoint.h"
 
 namespace hyper_parallel {
-
-/// Reads `.metadata` alone. Throws kInvalidArgument if the directory or its `.metadata` is missing, kDataLoss as
-/// parse_metadata does.
-CheckpointMetadata read_checkpoint_metadata(const std::filesystem::path& directory);
 
 /// All bytes of all tensors.
 int64_t tensor_bytes(const CheckpointMetadata& metadata);
 
 class CheckpointSource {
  public:
-  /// Throws as `read_checkpoint_metadata`, and kDataLoss for a data file that is missing, of another size than the
-  /// metadata says, or no regular file. Keeps as many files open as the process may (two thirds of its limit); others
-  /// are opened again when they are read.
+  /// Throws as OpenedCheckpoint, and kDataLoss for a data file that is missing, of another size than the metadata says,
+  /// or no regular file.
   explicit CheckpointSource(std::filesystem::path directory);
+  explicit CheckpointSource(OpenedCheckpoint opened);
 
-  const std::filesystem::path& path() const { return path_; }
-  const CheckpointMetadata& metadata() const { return metadata_; }
+  const std::filesystem::path& path() const { return opened_.directory().path(); }
+  const CheckpointMetadata& metadata() const { return opened_.metadata(); }
 
   /// Fills `out` with the cells [begin, end) of the tensor's row-major order. The tensor is one of metadata(), `cells`
-  /// are as many as `out` holds. Throws kDataLoss for bytes that do not have their checksum.
+  /// are as many as `out` holds. Throws kDataLoss for bytes that do not have their checksum, kFailedPrecondition if the
+  /// file was not among those that are kept open and a newer save has removed it.
   void read(const StoredTensor& tensor, Interval cells, std::span<std::byte> out);
 
  private:
   FileDescriptor open(int64_t file) const;
-  std::string quoted(int64_t file) const;
 
-  std::filesystem::path path_;
-  Directory directory_;
-  CheckpointMetadata metadata_;
-  std::map<int64_t, FileDescriptor> files_;  // by index into the metadata's files
+  OpenedCheckpoint opened_;
   std::vector<std::byte> block_ = std::vector<std::byte>(kBlockBytes);
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <exception>
 #include <system_error>
 #include <utility>
 
@@ -22,7 +23,7 @@ class TemporaryCheckpoint {
   ~TemporaryCheckpoint() {
     try {
       for (const std::string& name : directory_.names()) directory_.remove(name);
-    } catch (const Error&) {  // what cannot be listed stays, and rmdir leaves alone what is not empty
+    } catch (const std::exception&) {  // what cannot be listed stays, and rmdir leaves alone what is not empty
     }
     ::rmdir(path().c_str());
   }
@@ -68,11 +69,12 @@ int run_python(const std::vector<std::string>& arguments, const ConvertOptions& 
 /// The step that Python does: of torch's and our format one is IN's, the other is OUT's.
 void convert_with_python(const std::filesystem::path& in, const std::filesystem::path& out, CheckpointFormat to,
                          const ConvertOptions& options) {
-  const int code = run_python({options.python, "-m", "hyper_parallel.checkpoint.convert", argument_path(in),
+  // -P: a torch.py that lies in the current folder is not imported.
+  const int code = run_python({options.python, "-P", "-m", "hyper_parallel.checkpoint.convert", argument_path(in),
                                argument_path(out), "--to", std::string(to_string(to))},
                               options);
   HP_CHECK(code == 0, kFailedPrecondition, quoted_path(options.python),
-           ", which converts torch checkpoints, ended with ", "exit code ", code, "; its message stands above");
+           ", which converts torch checkpoints, ended with exit code ", code, "; its message stands above");
 }
 
 }  // namespace

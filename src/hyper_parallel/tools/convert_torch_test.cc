@@ -53,15 +53,15 @@ struct WithPython {
     options.run = [this, program = std::move(program)](const std::vector<std::string>& arguments) {
       ran.push_back(arguments);
       during = folder.names();
-      return program(arguments.at(3), arguments.at(4));
+      return program(arguments.at(4), arguments.at(5));
     };
     return options;
   }
 
   /// The program ran once, from `in` to `out`.
   void expect_run(const std::string& in, const std::string& out, const std::string& to) const {
-    EXPECT_THAT(
-        ran, ElementsAre(ElementsAre("/opt/python", "-m", "hyper_parallel.checkpoint.convert", in, out, "--to", to)));
+    EXPECT_THAT(ran, ElementsAre(ElementsAre("/opt/python", "-P", "-m", "hyper_parallel.checkpoint.convert", in, out,
+                                             "--to", to)));
   }
   /// The directory that was beside the others while the program ran.
   std::string temporary() const {

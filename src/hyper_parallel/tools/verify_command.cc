@@ -1,7 +1,5 @@
 #include "hyper_parallel/tools/verify_command.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <compare>
 #include <iomanip>
@@ -14,7 +12,6 @@
 #include "hyper_parallel/base/error.h"
 #include "hyper_parallel/base/text.h"
 #include "hyper_parallel/checkpoint/crc32c.h"
-#include "hyper_parallel/checkpoint/directory.h"
 #include "hyper_parallel/checkpoint/save_id.h"
 #include "hyper_parallel/checkpoint/tensor_name.h"
 #include "hyper_parallel/tools/checkpoint_source.h"
@@ -56,10 +53,11 @@ std::string range_text(int64_t begin, int64_t end) { return str_cat("[", begin, 
 /// Walks over the files of one checkpoint and collects what is wrong.
 class Verification {
  public:
-  Verification(const std::filesystem::path& directory, Progress& progress)
-      : metadata_(read_checkpoint_metadata(directory)), directory_(directory), progress_(progress) {}
+  Verification(OpenedCheckpoint opened, Progress& progress)
+      : opened_(std::move(opened)), metadata_(opened_.metadata()), progress_(progress) {}
 
   VerifyReport run() {
+    find_unpublished();
     const std::vector<ChunkPlace> places = chunks_by_place(metadata_);
     report_.save_id = metadata_.save_id();
     report_.files = std::ssize(metadata_.files());
@@ -73,7 +71,6 @@ class Verification {
       first = last;
     }
     progress_.finish();
-    find_unpublished();
     return std::move(report_);
   }
 
@@ -82,12 +79,22 @@ class Verification {
     return metadata_.tensors()[static_cast<size_t>(place.tensor)];
   }
 
-  std::string quoted(const StoredFile& stored) const { return quoted_path(directory_.path() / stored.name); }
+  std::string quoted(const StoredFile& stored) const { return quoted_path(opened_.directory().path() / stored.name); }
 
-  FileDescriptor open(const StoredFile& stored) const {
-    std::optional<FileDescriptor> file = directory_.open_regular(stored.name, O_RDONLY);
-    HP_CHECK(file.has_value(), kDataLoss, "is missing");
-    return std::move(*file);
+  /// Nothing after a fault.
+  std::optional<FileDescriptor> open(int64_t number) {
+    const StoredFile& stored = metadata_.files()[static_cast<size_t>(number)];
+    std::optional<FileDescriptor> file;
+    try {
+      file = opened_.open(number);
+    } catch (const Error& error) {
+      add_fault(stored.name, "", error.what());
+      return std::nullopt;
+    }
+    if (file.has_value()) return file;
+    opened_.check_not_replaced(number);
+    add_fault(stored.name, "", "is missing");
+    return std::nullopt;
   }
 
   template <typename... Parts>
@@ -98,23 +105,25 @@ class Verification {
 
   void verify_file(int64_t number, std::span<const ChunkPlace> places) {
     const StoredFile& stored = metadata_.files()[static_cast<size_t>(number)];
+    std::optional<FileDescriptor> file = open(number);
+    std::optional<FileDescriptor> for_header = file.has_value() ? open(number) : std::nullopt;
+    if (!for_header.has_value()) return;
     try {
-      const FileDescriptor file = open(stored);
-      const int64_t bytes = file_size(file, quoted(stored));
+      const int64_t bytes = file_size(*file, quoted(stored));
       if (bytes != stored.bytes) {
         add_fault(stored.name, "", "has ", bytes, " bytes, but the metadata says ", stored.bytes);
       }
-      compare_header(stored, places);
-      for (const ChunkPlace& place : places) verify_blocks(stored, file, bytes, place);
+      compare_header(stored, std::move(*for_header), places);
+      for (const ChunkPlace& place : places) verify_blocks(stored, *file, bytes, place);
     } catch (const Error& error) {
       add_fault(stored.name, "", error.what());
     }
   }
 
-  void compare_header(const StoredFile& stored, std::span<const ChunkPlace> places) {
+  void compare_header(const StoredFile& stored, FileDescriptor file, std::span<const ChunkPlace> places) {
     std::optional<SafetensorsReader> opened;
     try {
-      opened.emplace(read_safetensors(open(stored), quoted(stored)));
+      opened.emplace(read_safetensors(std::move(file), quoted(stored)));
     } catch (const Error& error) {
       return add_fault(stored.name, "", error.what());
     }
@@ -189,15 +198,15 @@ class Verification {
   }
 
   void find_unpublished() {
-    for (std::string& name : directory_.names()) {
+    for (std::string& name : opened_.directory().names()) {
       const bool is_published = std::ranges::binary_search(metadata_.files(), name, {}, &StoredFile::name);
       if (save_id_of(name) && !is_published) report_.unpublished.push_back(std::move(name));
     }
     std::ranges::sort(report_.unpublished);
   }
 
-  CheckpointMetadata metadata_;
-  Directory directory_;
+  OpenedCheckpoint opened_;
+  const CheckpointMetadata& metadata_;
   Progress& progress_;
   VerifyReport report_;
   std::vector<std::byte> buffer_ = std::vector<std::byte>(kBlockBytes);
@@ -206,7 +215,11 @@ class Verification {
 }  // namespace
 
 VerifyReport verify_checkpoint(const std::filesystem::path& directory, Progress& progress) {
-  return Verification(directory, progress).run();
+  return verify_checkpoint(OpenedCheckpoint(directory), progress);
+}
+
+VerifyReport verify_checkpoint(OpenedCheckpoint opened, Progress& progress) {
+  return Verification(std::move(opened), progress).run();
 }
 
 bool verify_checkpoint(const std::filesystem::path& directory, VerifyFormat format, std::ostream& out,

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "hyper_parallel/checkpoint/progress.h"
+#include "hyper_parallel/tools/opened_checkpoint.h"
 
 namespace hyper_parallel {
 
@@ -42,8 +43,10 @@ struct VerifyReport {
   bool ok() const { return fault_count == 0; }
 };
 
-/// Reads all of the checkpoint. Throws as FileSystemReader::read_metadata and parse_metadata where there is none.
+/// Reads all of the checkpoint, the one that was there when it was opened. Throws as OpenedCheckpoint where there is
+/// none, and kFailedPrecondition if a newer save has removed a file of it that was not among those kept open.
 VerifyReport verify_checkpoint(const std::filesystem::path& directory, Progress& progress);
+VerifyReport verify_checkpoint(OpenedCheckpoint opened, Progress& progress);
 
 enum class VerifyFormat { kText, kJson };
 

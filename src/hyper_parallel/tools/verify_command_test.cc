@@ -185,10 +185,11 @@ TEST(Verify, RangesThatDisagree_AreTold) {
   const TemporaryFolder folder;
   const CheckpointMetadata metadata = write_checkpoint(folder / "c", small());
   const int64_t begin = metadata.find_tensor("b")->chunk(0).begin;
-  edit_metadata(folder / "c", str_cat("[[0,", begin, ",0,3]]"), str_cat("[[0,", begin + 4, ",0,3]]"));
+  // Into the header: no other chunk has these bytes.
+  edit_metadata(folder / "c", str_cat("[[0,", begin, ",0,3]]"), str_cat("[[0,", begin - 4, ",0,3]]"));
   EXPECT_THAT(messages(verify(folder / "c")),
               ElementsAre(str_cat(kFile0, " [b] key 'b' has the bytes [", begin, ", ", begin + 12,
-                                  "), but the metadata says [", begin + 4, ", ", begin + 16, ")"),
+                                  "), but the metadata says [", begin - 4, ", ", begin + 8, ")"),
                           HasSubstr(" [b] block 0 of chunk (0,)+(3,), bytes [")));
 }
 

@@ -24,17 +24,6 @@ at::Tensor byte_view(std::string& text) {
 
 at::Tensor size_tensor(int64_t size) { return at::empty({1}, at::TensorOptions().dtype(at::kLong)).fill_(size); }
 
-/// Sends to, or fills from, each peer (by rank) its text: the coordinator's side of both directions.
-enum class Direction { kSend, kReceive };
-
-void exchange_with(c10d::ProcessGroup& group, Direction direction, const std::vector<Message>& messages) {
-  if (direction == Direction::kSend) {
-    exchange_messages(group, messages, {});
-  } else {
-    exchange_messages(group, {}, messages);
-  }
-}
-
 void send_texts(c10d::ProcessGroup& group, const std::vector<std::pair<int64_t, std::string*>>& texts) {
   std::vector<Message> sizes;
   std::vector<Message> contents;
@@ -42,20 +31,20 @@ void send_texts(c10d::ProcessGroup& group, const std::vector<std::pair<int64_t, 
     sizes.push_back({peer, size_tensor(static_cast<int64_t>(text->size()))});
     contents.push_back({peer, byte_view(*text)});
   }
-  exchange_with(group, Direction::kSend, sizes);
-  exchange_with(group, Direction::kSend, contents);
+  exchange_messages(group, sizes, {});
+  exchange_messages(group, contents, {});
 }
 
 void receive_texts(c10d::ProcessGroup& group, const std::vector<std::pair<int64_t, std::string*>>& texts) {
   std::vector<Message> sizes;
   for (const auto& [peer, text] : texts) sizes.push_back({peer, size_tensor(0)});
-  exchange_with(group, Direction::kReceive, sizes);
+  exchange_messages(group, {}, sizes);
   std::vector<Message> contents;
   for (size_t i = 0; i < texts.size(); ++i) {
     texts[i].second->resize(static_cast<size_t>(*sizes[i].tensor.const_data_ptr<int64_t>()));
     contents.push_back({texts[i].first, byte_view(*texts[i].second)});
   }
-  exchange_with(group, Direction::kReceive, contents);
+  exchange_messages(group, {}, contents);
 }
 
 }  // namespace
@@ -96,6 +85,18 @@ std::string GroupExchange::scatter(std::vector<std::string> messages) {
   for (int64_t peer = 1; peer < size(); ++peer) to.emplace_back(peer, &messages[static_cast<size_t>(peer)]);
   send_texts(*group_, to);
   return std::move(messages[kCoordinator]);
+}
+
+std::string GroupExchange::broadcast(std::string message) {
+  std::string received;
+  std::vector<std::pair<int64_t, std::string*>> to;
+  for (int64_t peer = 1; peer < size(); ++peer) to.emplace_back(peer, &message);
+  if (is_coordinator()) {
+    send_texts(*group_, to);
+    return message;
+  }
+  receive_texts(*group_, {{kCoordinator, &received}});
+  return received;
 }
 
 }  // namespace hyper_parallel

@@ -28,6 +28,8 @@ class GroupExchange final : public Exchange {
   /// come within the group's timeout or is gone; the group must not be used any more then.
   std::vector<std::string> gather(std::string message) override;
   std::string scatter(std::vector<std::string> messages) override;
+  /// From one buffer to all, so that the coordinator holds a large message once.
+  std::string broadcast(std::string message) override;
 
  private:
   c10::intrusive_ptr<c10d::ProcessGroup> group_;

@@ -1,7 +1,6 @@
 #include "hyper_parallel/torch/tensor_planner.h"
 
 #include <ATen/EmptyTensor.h>
-#include <ATen/MemoryOverlap.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
@@ -87,6 +86,32 @@ at::Tensor host_elements(const at::Tensor& tensor) {
   return tensor.detach().cpu().resolve_conj().resolve_neg().contiguous();
 }
 
+/// True unless every element surely has memory of its own: each stride must reach past all that the smaller ones reach.
+bool may_share_elements(const at::Tensor& tensor) {
+  std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
+  for (int64_t d = 0; d < tensor.dim(); ++d) {
+    if (tensor.size(d) == 0) return false;
+    if (tensor.size(d) > 1) dims.emplace_back(tensor.stride(d), tensor.size(d));
+  }
+  std::ranges::sort(dims);
+  int64_t reach = 0;
+  for (const auto& [stride, size] : dims) {
+    if (stride <= reach) return true;
+    reach += stride * (size - 1);
+  }
+  return false;
+}
+
+/// The torch type of what is stored under the entry's name; its own where nothing is.
+at::ScalarType stored_type_of(const CheckpointMetadata& metadata, const NamedTensor& named) {
+  const StoredTensor* stored = metadata.find_tensor(named.name);
+  if (stored == nullptr) return local_of(named).scalar_type();
+  const auto type = scalar_type(stored->dtype());
+  HP_CHECK(type.has_value(), kUnimplemented, entry_text(named.name), " is stored as ", stored->dtype(),
+           ", which torch has no dtype for");
+  return *type;
+}
+
 bool is_plain_host_memory(const at::Tensor& tensor) {
   return tensor.is_cpu() && tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
 }
@@ -141,49 +166,52 @@ TensorLoadPlanner::TensorLoadPlanner(std::vector<NamedTensor> targets, LoadOptio
     : targets_(std::move(targets)), options_(std::move(options)) {}
 
 LoadPlan TensorLoadPlanner::build_local_plan(const CheckpointMetadata& metadata) {
+  places_.clear();
+  by_name_.clear();
   std::vector<LoadTarget> wanted;
   wanted.reserve(targets_.size());
-  staged_.assign(targets_.size(), {});
-  stored_type_.assign(targets_.size(), at::ScalarType::Undefined);
-  touched_.assign(targets_.size(), 0);
-  for (size_t i = 0; i < targets_.size(); ++i) {
-    const NamedTensor& named = targets_[i];
+  for (const NamedTensor& named : targets_) {
+    HP_CHECK(by_name_.emplace(named.name, wanted.size()).second, kInvalidArgument, entry_text(named.name),
+             " is there twice");
     check_not_partial(named, "load into another layout");
     const DType dtype = checked_dtype(named);
-    HP_CHECK(at::has_internal_overlap(local_of(named)) != at::MemOverlap::Yes, kInvalidArgument, entry_text(named.name),
-             " has elements that share memory (an expanded tensor), so it cannot be filled");
+    HP_CHECK(!may_share_elements(local_of(named)), kInvalidArgument, entry_text(named.name),
+             " has elements that share memory (an expanded or overlapping tensor), so it cannot be filled");
     wanted.push_back(load_target(named.name, dtype, shape_of(named), region_of_entry(named)));
-    const StoredTensor* stored = metadata.find_tensor(named.name);
-    stored_type_[i] = stored == nullptr ? local_of(named).scalar_type()
-                                        : scalar_type(stored->dtype()).value_or(at::ScalarType::Undefined);
-    HP_CHECK(stored_type_[i] != at::ScalarType::Undefined, kUnimplemented, entry_text(named.name), " is stored as ",
-             stored->dtype(), ", which torch has no dtype for");
+    places_.push_back({wanted.back(), stored_type_of(metadata, named), at::Tensor(), false});
   }
   return plan_load(metadata, std::move(wanted), options_);
 }
 
 TargetView TensorLoadPlanner::acquire_tensor(const LoadPlan& plan, const ReadItem& item) {
-  const auto index = static_cast<size_t>(item.target);
-  const at::Tensor& local = local_of(targets_[index]);
-  const bool direct = is_plain_host_memory(local) && stored_type_[index] == local.scalar_type();
-  if (touched_[index] == 0) {
-    touched_[index] = 1;
-    if (!direct) staged_[index] = at::empty({local.numel()}, at::TensorOptions().dtype(stored_type_[index]));
+  // By name: a plan that somebody else made may leave targets out or order them otherwise.
+  const LoadTarget& wanted = plan.targets.at(static_cast<size_t>(item.target));
+  const auto found = by_name_.find(wanted.name);
+  HP_CHECK(found != by_name_.end(), kInvalidArgument, entry_text(wanted.name),
+           " is in the load plan but not among this planner's targets");
+  Place& place = places_[found->second];
+  HP_CHECK(wanted.shape == place.wanted.shape && wanted.boxes == place.wanted.boxes, kInvalidArgument,
+           entry_text(wanted.name), " has another shape or other boxes in the load plan than this rank holds");
+  const at::Tensor& local = local_of(targets_[found->second]);
+  const bool direct = is_plain_host_memory(local) && place.stored == local.scalar_type();
+  if (!place.is_touched) {
+    place.is_touched = true;
+    if (!direct) place.staged = at::empty({local.numel()}, at::TensorOptions().dtype(place.stored));
     // Filled behind autograd's back, so the version that saved tensors are checked against has to move.
     if (direct && !local.is_inference()) local.unsafeGetTensorImpl()->bump_version();
   }
-  const at::Tensor& place = direct ? local : staged_[index];
-  auto* begin = static_cast<std::byte*>(place.unsafeGetTensorImpl()->mutable_data());
-  return {{begin, static_cast<size_t>(place.nbytes())}, view_in_target(item, plan.targets[index]), nullptr};
+  const at::Tensor& memory = direct ? local : place.staged;
+  auto* begin = static_cast<std::byte*>(memory.unsafeGetTensorImpl()->mutable_data());
+  return {{begin, static_cast<size_t>(memory.nbytes())}, view_in_target(item, wanted), nullptr};
 }
 
 void TensorLoadPlanner::finish() {
   const at::NoGradGuard no_grad;
-  for (size_t i = 0; i < targets_.size(); ++i) {
-    if (!staged_[i].defined()) continue;
+  for (size_t i = 0; i < places_.size(); ++i) {
+    if (!places_[i].staged.defined()) continue;
     const at::Tensor& local = local_of(targets_[i]);
-    local.detach().copy_(staged_[i].view(local.sizes()));
-    staged_[i] = at::Tensor();
+    local.detach().copy_(places_[i].staged.view(local.sizes()));
+    places_[i].staged = at::Tensor();
   }
 }
 

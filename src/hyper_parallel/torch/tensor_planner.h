@@ -66,11 +66,18 @@ class TensorLoadPlanner : public LoadPlanner {
   const std::vector<NamedTensor>& targets() const { return targets_; }
 
  private:
+  /// Where a target's elements go.
+  struct Place {
+    LoadTarget wanted;
+    at::ScalarType stored;
+    at::Tensor staged;  // the host copy; undefined where the target is filled directly
+    bool is_touched = false;
+  };
+
   std::vector<NamedTensor> targets_;
   LoadOptions options_;
-  std::vector<at::Tensor> staged_;           // by target: the host copy, undefined where filled directly
-  std::vector<at::ScalarType> stored_type_;  // by target
-  std::vector<char> touched_;                // by target
+  std::vector<Place> places_;  // by target, from `build_local_plan` on
+  std::map<std::string, size_t, std::less<>> by_name_;
 };
 
 }  // namespace hyper_parallel

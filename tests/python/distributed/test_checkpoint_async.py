@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -15,7 +16,16 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from hyper_parallel import DTensor, Partial, RaggedShard, Replicate, Shard, checkpoint, distribute_tensor
+from hyper_parallel import (
+    DTensor,
+    FailedPreconditionError,
+    Partial,
+    RaggedShard,
+    Replicate,
+    Shard,
+    checkpoint,
+    distribute_tensor,
+)
 from support.checkpoints import (
     FailingWriter,
     ForwardingWriter,
@@ -275,3 +285,70 @@ def test_a_process_that_ends_without_waiting_finishes_its_save(end: str, tmp_pat
     loaded = checkpoint.read(tmp_path / "d")
     assert loaded["w"].tolist() == [0, 1, 2, 3]
     assert loaded["name"] == "last"
+
+
+def test_a_forked_child_ends_without_waiting_for_the_saves_of_its_parent(tmp_path: Path) -> None:
+    program = f"""
+import os, sys, time, torch
+from hyper_parallel import checkpoint
+
+class Slow(checkpoint.FileSystemWriter):
+    def write(self, *arguments):
+        time.sleep(2)
+        return super().write(*arguments)
+
+handle = checkpoint.async_save({{"w": torch.zeros(3)}}, storage_writer=Slow({str(tmp_path / "d")!r}))
+child = os.fork()
+if child == 0:
+    checkpoint.save({{"w": torch.ones(3)}}, {str(tmp_path / "child")!r})
+    sys.exit(7)
+_, status = os.waitpid(child, 0)
+assert os.waitstatus_to_exitcode(status) == 7, status
+assert not handle.done(), "the child has waited for it"
+handle.wait()
+for place in {[str(tmp_path / "d"), str(tmp_path / "child")]!r}:
+    print(checkpoint.read(place)["w"].tolist())
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=25, check=False)
+    assert (ended.returncode, ended.stdout.strip()) == (0, "[0.0, 0.0, 0.0]\n[1.0, 1.0, 1.0]"), ended.stderr
+
+
+def test_a_handle_that_is_dropped_does_not_wait(tmp_path: Path) -> None:
+    class Slow(checkpoint.FileSystemWriter):
+        def write(self, *arguments: Any) -> Any:
+            time.sleep(1)
+            return super().write(*arguments)
+
+    started = time.monotonic()
+    checkpoint.async_save({"w": torch.zeros(3)}, storage_writer=Slow(tmp_path / "d"))
+    assert time.monotonic() - started < 0.9
+    checkpoint.save({"w": torch.ones(3)}, tmp_path / "d")  # waits
+    assert torch.equal(checkpoint.read(tmp_path / "d")["w"], torch.ones(3))
+
+
+def test_a_callback_that_saves_again_raises_and_does_not_hang(tmp_path: Path) -> None:
+    def again(done: int, total: int) -> None:
+        checkpoint.save({"w": torch.zeros(3)}, tmp_path / "e")
+
+    with pytest.raises(FailedPreconditionError, match="called from within another of the same ranks"):
+        checkpoint.save({"w": torch.zeros(3)}, tmp_path / "d", progress=again)
+    handle = checkpoint.async_save({"w": torch.zeros(3)}, tmp_path / "d", progress=again)
+    with pytest.raises(FailedPreconditionError, match="called from within another of the same ranks"):
+        handle.wait()
+
+
+def test_waiting_is_interrupted_by_ctrl_c(tmp_path: Path) -> None:
+    class Slow(checkpoint.FileSystemWriter):
+        def write(self, *arguments: Any) -> Any:
+            time.sleep(3)
+            return super().write(*arguments)
+
+    handle = checkpoint.async_save({"w": torch.zeros(3)}, storage_writer=Slow(tmp_path / "d"))
+    timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        handle.wait()
+    assert time.monotonic() - started < 2
+    timer.join()
+    handle.wait()

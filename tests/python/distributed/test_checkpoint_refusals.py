@@ -230,6 +230,14 @@ def test_a_save_planner_that_raises_on_one_rank_raises_on_all(
     assert content_of(tmp_path / "d") == before
 
 
+class Unpublishing(ForwardingWriter):
+    """Fails to publish, and gives its place up as whoever fails there has to: nothing is called after `publish`."""
+
+    def publish(self, metadata: checkpoint.CheckpointMetadata) -> None:
+        self.inner.abandon()
+        broken(self)
+
+
 @pytest.mark.parametrize(("method", "failing"), [("begin", 0), ("write", 0), ("write", 1), ("publish", 0)])
 @every_saver
 @ranks(2)
@@ -238,7 +246,8 @@ def test_a_storage_writer_that_raises_on_one_rank_raises_on_all(
 ) -> None:
     checkpoint.save(good(), tmp_path / "d")
     before = content_of(tmp_path / "d")
-    kind = breaks(ForwardingWriter, method) if rank.index == failing else ForwardingWriter
+    failing_kind = Unpublishing if method == "publish" else breaks(ForwardingWriter, method)
+    kind = failing_kind if rank.index == failing else ForwardingWriter
 
     def save() -> None:
         handle = getattr(checkpoint, saver)(good(), storage_writer=kind(tmp_path / "d"))

@@ -13,6 +13,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 import torch.distributed.tensor as torch_tensor
 from torch.distributed.checkpoint.metadata import MetadataIndex, TensorStorageMetadata
+from torch.distributed.checkpoint.planner import SavePlan
 from torch.distributed.checkpoint.state_dict import (
     get_model_state_dict,
     get_optimizer_state_dict,
@@ -420,6 +421,24 @@ def test_several_boxes_do_not_reach_a_writer_that_keeps_one(rank: Rank, save_dis
     assert not list(tmp_path.iterdir())
     dcp.save(state, storage_writer=dcp.FileSystemWriter(tmp_path))
     assert len(chunks_in(tmp_path, "model.w")) > 2
+
+
+@ranks(2)
+def test_a_writer_without_a_format_saves_several_boxes(rank: Rank, tmp_path: Path) -> None:
+    class Plain(dcp.FileSystemWriter):
+        """As in a release of torch whose writer does not say its format."""
+
+        def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
+            said = vars(self).pop("serialization_format")
+            planned = super().prepare_local_plan(plan)
+            self.serialization_format = said
+            return planned
+
+    whole = torch.arange(60.0).reshape(SHAPE)
+    dcp.save({"w": make("ragged cells", 2, whole)}, storage_writer=Plain(tmp_path))
+    target = make("ragged cells", 2, torch.zeros(SHAPE))
+    dcp.load({"w": target}, checkpoint_id=tmp_path)
+    assert_equal(target.full_tensor(), whole)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("safetensors") is None, reason="torch's writer needs safetensors")

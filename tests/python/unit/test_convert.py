@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import copyreg
 import io
 import json
 import os
@@ -10,6 +11,7 @@ import pickle
 import struct
 import subprocess
 import sys
+import tracemalloc
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -26,7 +28,7 @@ from torch.distributed.checkpoint.metadata import BytesStorageMetadata, Metadata
 
 import hyper_parallel
 from hyper_parallel import CheckpointError, HyperParallelError, InvalidArgumentError, UnimplementedError, checkpoint
-from hyper_parallel.checkpoint import convert
+from hyper_parallel.checkpoint import _foreign_pickle, convert
 from hyper_parallel.checkpoint._own_directory import OwnDirectory
 from hyper_parallel.checkpoint._torch_directory import TorchDirectory
 from hyper_parallel.checkpoint._torch_writer import write_torch_directory
@@ -155,7 +157,7 @@ MEASURE = """
 import sys
 from pathlib import Path
 import test_convert
-from hyper_parallel.checkpoint import convert
+from hyper_parallel.checkpoint import _foreign_pickle, convert
 def peak():
     return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
 write = {"ours": convert.from_torch, "torchs": test_convert.rewrite}[sys.argv[1]]
@@ -487,6 +489,20 @@ def change_size(metadata: Metadata) -> None:
     entry.size = torch.Size([5, 3])
 
 
+def change_dims(metadata: Metadata) -> None:
+    entry = metadata.state_dict_metadata["w"]
+    assert isinstance(entry, TensorStorageMetadata)
+    entry.size = torch.Size([1 << 62] * 100_000)
+
+
+def doubled(depth: int) -> tuple[Any, ...]:
+    """A tuple of little memory and 2^depth items."""
+    value: tuple[Any, ...] = ()
+    for _ in range(depth):
+        value = (value, value)
+    return value
+
+
 def change_offsets(metadata: Metadata) -> None:
     entry = metadata.state_dict_metadata["w"]
     assert isinstance(entry, TensorStorageMetadata)
@@ -526,6 +542,24 @@ LIES: dict[str, tuple[Callable[[Metadata], None], type[HyperParallelError], str]
     "beyond": (change_place(offset=1 << 40), CheckpointError, "bytes but the metadata speaks of bytes [1099511627776,"),
     "transformed": (change_place(transform_descriptors=["zstd"]), UnimplementedError, "is transformed by ['zstd']"),
     "path": (change_metadata(planner_data={"w": ("a", "w")}), CheckpointError, "the path of 'w' is ('a', 'w') but"),
+    "path in itself": (
+        change_metadata(planner_data={"w": doubled(100)}),
+        CheckpointError,
+        "the path of 'w' is of tuple, tuple but must be the str keys",
+    ),
+    "path number": (change_metadata(planner_data={"w": (10**5000,)}), CheckpointError, "the path of 'w' is of int but"),
+    "huge": (change_place(offset=10**5000), CheckpointError, "is of 16610 bits but must be in [0, 2^63)"),
+    "dims": (change_dims, CheckpointError, "the size of the tensor 'w' has 100000 dims but must have at most 64"),
+    "surrogate": (
+        change_metadata(state_dict_metadata={"\ud800": BytesStorageMetadata()}),
+        CheckpointError,
+        r"the name '\ud800' in the metadata is no text",
+    ),
+    "transforms": (
+        change_place(transform_descriptors=[doubled(100)]),
+        CheckpointError,
+        "a transform of the place of 'w' is of type tuple",
+    ),
     "path type": (change_metadata(planner_data={"w": "w"}), CheckpointError, "the path of 'w' is of type str"),
 }
 
@@ -543,12 +577,15 @@ def test_metadata_that_lies_raises(lie: str, tmp_path: Path) -> None:
     assert not (tmp_path / "ours" / ".metadata").exists()
 
 
-def test_overlapping_boxes_raise(tmp_path: Path) -> None:
+@WRITERS
+def test_overlapping_boxes_raise_before_anything_is_written(
+    write: Callable[[Path, Path], object], tmp_path: Path
+) -> None:
     chunks = [((0,), (2,)), ((1,), (2,))]
     write_chunks(tmp_path / "torch", "w", torch.arange(4.0), chunks)
-    with pytest.raises(InvalidArgumentError, match="'w'"):
-        convert.from_torch(tmp_path / "torch", tmp_path / "ours")
-    assert not (tmp_path / "ours").exists()
+    with pytest.raises(CheckpointError, match=r"boxes that are not a tensor: .*'w'"):
+        write(tmp_path / "torch", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -567,8 +604,125 @@ def test_metadata_that_is_no_metadata_raises(damage: bytes, tmp_path: Path) -> N
     folder = tmp_path / "torch"
     folder.mkdir()
     (folder / ".metadata").write_bytes(damage)
-    with pytest.raises(CheckpointError, match=r"readable pickle|the metadata is of type"):
+    with pytest.raises(CheckpointError, match=r"readable pickle|the metadata is of type|with a bytearray"):
         TorchDirectory(folder)
+
+
+READERS = pytest.mark.parametrize(
+    "read",
+    [
+        _foreign_pickle.read_metadata_pickle,
+        _foreign_pickle.read_value_pickle,
+        _foreign_pickle.check_tensor_pickle,
+    ],
+    ids=["metadata", "value", "tensor"],
+)
+
+HUGE = 1 << 32
+BOMBS = {
+    "LONG_BINPUT": b"Nr" + struct.pack("<I", 1 << 27) + b".",
+    "PUT": b"Np%d\n." % (1 << 27),
+    "FRAME": b"\x80\x04\x95" + struct.pack("<Q", HUGE) + b"N.",
+    "BINBYTES": b"B" + struct.pack("<I", HUGE - 1) + b".",
+    "BINBYTES8": b"\x8e" + struct.pack("<Q", HUGE) + b".",
+    "BINUNICODE8": b"\x8d" + struct.pack("<Q", HUGE) + b".",
+    "BYTEARRAY8": b"\x96" + struct.pack("<Q", HUGE) + b".",
+    "LONG4": b"\x8b" + struct.pack("<i", (1 << 31) - 1) + b".",
+}
+
+
+@READERS
+@pytest.mark.parametrize("bomb", list(BOMBS))
+def test_a_short_pickle_takes_little_memory(read: Callable[[bytes, str], object], bomb: str) -> None:
+    tracemalloc.start()
+    try:
+        if bomb in {"LONG_BINPUT", "PUT", "FRAME"}:
+            assert read(BOMBS[bomb], "it") is None
+        else:
+            with pytest.raises(CheckpointError, match="it is "):
+                read(BOMBS[bomb], "it")
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("table", "read"),
+    [
+        (_foreign_pickle._METADATA_NAMES, _foreign_pickle.read_metadata_pickle),
+        (_foreign_pickle._VALUE_NAMES, _foreign_pickle.read_value_pickle),
+        (_foreign_pickle._TENSOR_NAMES, _foreign_pickle.check_tensor_pickle),
+    ],
+    ids=["metadata", "value", "tensor"],
+)
+@pytest.mark.parametrize(
+    ("step", "text"),
+    [
+        (b"}\x8c\x01xK\x01sb", "state is given to"),
+        (b"N}\x8c\x0c__defaults__K\x01\x85s\x86b", "state is given to"),
+        (b"K\x01a", "an item is appended to"),
+        (b"(K\x01K\x02e", "items are appended to"),
+        (b"\x8c\x01xK\x01s", "a key is set in"),
+        (b"(\x8c\x01xK\x01u", "a key is set in"),
+        (b"(K\x01\x90", "with a set in it"),
+    ],
+    ids=["BUILD", "BUILD slots", "APPEND", "APPENDS", "SETITEM", "SETITEMS", "ADDITEMS"],
+)
+def test_no_step_of_a_pickle_changes_what_a_name_stands_for(
+    table: dict[tuple[str, str], object], read: Callable[[bytes, str], object], step: bytes, text: str
+) -> None:
+    for (module, name), stands_for in table.items():
+        before = dict(getattr(stands_for, "__dict__", {})), getattr(stands_for, "__defaults__", None)
+        with pytest.raises(CheckpointError, match=text):
+            read(b"c%s\n%s\n" % (module.encode(), name.encode()) + step + b".", "it")
+        assert (dict(getattr(stands_for, "__dict__", {})), getattr(stands_for, "__defaults__", None)) == before
+
+
+@READERS
+def test_a_class_named_by_number_raises(read: Callable[[bytes, str], object]) -> None:
+    copyreg.add_extension("os", "system", 200)
+    try:
+        for pickled in (b"\x82\xc8.", b"\x83\xc8\0.", b"\x84\xc8\0\0\0."):
+            with pytest.raises(CheckpointError, match="names a class by a number"):
+                read(pickled, "it")
+    finally:
+        copyreg.remove_extension("os", "system", 200)
+
+
+@READERS
+@pytest.mark.parametrize("key", ["doubled", "deep"])
+def test_a_key_that_takes_forever_to_hash_raises(read: Callable[[bytes, str], object], key: str) -> None:
+    # The second is deeper than the C stack.
+    pickled = b")" + {"doubled": b"2\x86" * 100, "deep": b"\x85" * 1_000_000}[key]
+    for filled in (b"}" + pickled + b"Ns.", b"}(" + pickled + b"Nu.", b"(" + pickled + b"Nd."):
+        with pytest.raises(CheckpointError, match="a dict that has a tuple of more than 1000 items as a key"):
+            read(filled, "it")
+
+
+def test_records_without_state_raise(tmp_path: Path) -> None:
+    folder = tmp_path / "torch"
+    folder.mkdir()
+    (folder / ".metadata").write_bytes(b"ctorch.distributed.checkpoint.metadata\nMetadata\n)\x81.")
+    with pytest.raises(CheckpointError, match="state_dict_metadata is of type NoneType"):
+        TorchDirectory(folder)
+
+
+def test_a_value_that_holds_itself_too_often_raises(tmp_path: Path) -> None:
+    save_with_torch({"v": (doubled(60),), "w": ([[1] * 10] * 1000,)}, tmp_path / "torch")
+    with TorchDirectory(tmp_path / "torch") as found:
+        assert found.read_value("w") == ([[1] * 10] * 1000,)
+        with pytest.raises(CheckpointError, match=r"'v' in .* holds one container in so many places"):
+            found.read_value("v")
+
+
+def test_another_file_before_the_archive_raises(tmp_path: Path) -> None:
+    save_with_torch({"w": torch.ones(2)}, tmp_path / "torch")
+    archive, legacy = io.BytesIO(), io.BytesIO()
+    torch.save(torch.ones(2), archive)
+    torch.save(torch.zeros(2), legacy, _use_new_zipfile_serialization=False)
+    replace_bytes(tmp_path / "torch", "w", legacy.getvalue() + archive.getvalue())
+    with TorchDirectory(tmp_path / "torch") as found, pytest.raises(CheckpointError, match="does not begin as an"):
+        found.read_box("w", 0)
 
 
 def test_every_cut_and_every_changed_byte_raises_or_reads(tmp_path: Path) -> None:

@@ -121,6 +121,45 @@ def test_a_failed_save_leaves_the_old_checkpoint_alone(address: str) -> None:
     assert torch.equal(checkpoint.read(address)["w"], torch.zeros(3))
 
 
+def test_a_replaced_file_that_cannot_be_removed_does_not_take_the_new_checkpoint_away(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint.save({"w": torch.zeros(3)}, address)
+
+    def refuse(self: object, path: str) -> None:
+        raise OSError("503")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(fsspec.filesystem("memory")), "rm_file", refuse)
+        checkpoint.save({"w": torch.ones(3)}, address)
+    assert torch.equal(checkpoint.read(address)["w"], torch.ones(3))
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+def test_a_put_whose_answer_is_lost_is_looked_after(
+    address: str, monkeypatch: pytest.MonkeyPatch, arrives: bool
+) -> None:
+    checkpoint.save({"w": torch.zeros(3)}, address)
+    memory = type(fsspec.filesystem("memory"))
+    put = memory.pipe_file
+
+    def lose(self: object, path: str, value: bytes, **options: object) -> None:
+        if arrives:
+            put(self, path, value, **options)
+        raise OSError("connection reset")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(memory, "pipe_file", lose)
+        if arrives:
+            checkpoint.save({"w": torch.ones(3)}, address)
+        else:
+            with pytest.raises(CheckpointError, match="connection reset"):
+                checkpoint.save({"w": torch.ones(3)}, address)
+    expected = torch.ones(3) if arrives else torch.zeros(3)
+    assert torch.equal(checkpoint.read(address)["w"], expected)
+    assert len(names_at(address)) == 2
+
+
 def test_a_file_address_is_the_file_system_s(tmp_path: object) -> None:
     checkpoint.save({"w": torch.ones(2)}, f"file://{tmp_path}/here")
     assert torch.equal(checkpoint.read(f"{tmp_path}/here")["w"], torch.ones(2))

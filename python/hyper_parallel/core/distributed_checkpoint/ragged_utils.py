@@ -67,6 +67,7 @@ def get_ragged_box_tensor(dtensor: DTensor, index: MetadataIndex) -> torch.Tenso
 
     Raises:
         InvalidArgumentError: This rank has no box at that offset.
+        UnimplementedError: A pending reduction.
     """
     boxes = boxes_of(dtensor, f"{index.fqn!r}")
     for position, (offsets, _) in enumerate(boxes):
