@@ -94,13 +94,17 @@ Box box_from_python(const IntSequence& offsets, const IntSequence& sizes) {
 }
 
 void bind_boxes(py::module_& core) {
-  py::class_<Box>(core, "ChunkStorageMetadata", "A box of a tensor's cells, ``offsets[d] <= x[d] < offsets[d] + sizes[d]``.")
+  py::class_<Box>(core, "ChunkStorageMetadata",
+                  "A box of a tensor's cells, ``offsets[d] <= x[d] < offsets[d] + sizes[d]``.")
       .def(py::init(&box_from_python), py::arg("offsets"), py::arg("sizes"),
            "Args:\n    offsets: Its first cell.\n    sizes: Cells in each dim.\n\nRaises:\n    InvalidArgumentError: "
            "Unlike many entries, or a negative one.")
-      .def_property_readonly("offsets", [](const Box& self) { return dims_tuple(self.offsets); }, "Its first cell.")
-      .def_property_readonly("sizes", [](const Box& self) { return dims_tuple(self.sizes); }, "Cells in each dim.")
-      .def("__eq__", [](const Box& self, const Box& other) { return self == other; }, py::is_operator())
+      .def_property_readonly(
+          "offsets", [](const Box& self) { return dims_tuple(self.offsets); }, "Its first cell.")
+      .def_property_readonly(
+          "sizes", [](const Box& self) { return dims_tuple(self.sizes); }, "Cells in each dim.")
+      .def(
+          "__eq__", [](const Box& self, const Box& other) { return self == other; }, py::is_operator())
       .def("__hash__",
            [](const Box& self) {
              size_t seed = 0;
@@ -109,7 +113,8 @@ void bind_boxes(py::module_& core) {
              return seed;
            })
       .def("__repr__", [](const Box& self) {
-        return str_cat("ChunkStorageMetadata(offsets=", tuple_text(self.offsets), ", sizes=", tuple_text(self.sizes), ")");
+        return str_cat("ChunkStorageMetadata(offsets=", tuple_text(self.offsets), ", sizes=", tuple_text(self.sizes),
+                       ")");
       });
   py::class_<MetadataIndex>(core, "MetadataIndex", "Names an entry, or the box of a tensor that begins at ``offset``.")
       .def(py::init([](const TextArgument& fqn, const py::object& offset) {
@@ -127,8 +132,9 @@ void bind_boxes(py::module_& core) {
             return integers_to_python(*self.offset);
           },
           "The box's first cell, None for the whole entry.")
-      .def("__eq__", [](const MetadataIndex& self, const MetadataIndex& other) { return self == other; },
-           py::is_operator())
+      .def(
+          "__eq__", [](const MetadataIndex& self, const MetadataIndex& other) { return self == other; },
+          py::is_operator())
       .def("__hash__",
            [](const MetadataIndex& self) {
              size_t seed = 0;
@@ -147,15 +153,16 @@ void bind_storage_data(py::module_& core) {
       .def_readonly("tensor_key", &StorageInfo::tensor_key,
                     "The chunk's name in the file, None where that is the logical name.")
       .def_readonly("checksums", &StorageInfo::checksums, "CRC32C of each 1 MiB block of the chunk.")
-      .def("__eq__", [](const StorageInfo& self, const StorageInfo& other) { return self == other; },
-           py::is_operator());
+      .def(
+          "__eq__", [](const StorageInfo& self, const StorageInfo& other) { return self == other; }, py::is_operator());
   py::class_<TensorStorageMetadata>(core, "TensorStorageMetadata", "A stored tensor.")
       .def_readonly("dtype", &TensorStorageMetadata::dtype, "Its dtype as the safetensors format names it, 'BF16'.")
       .def_property_readonly(
           "size", [](const TensorStorageMetadata& self) { return integers_to_python(self.size); }, "Its logical shape.")
       .def_readonly("chunks", &TensorStorageMetadata::chunks, "Its chunks: disjoint, and filling the shape.")
-      .def("__eq__", [](const TensorStorageMetadata& self, const TensorStorageMetadata& other) { return self == other; },
-           py::is_operator());
+      .def(
+          "__eq__", [](const TensorStorageMetadata& self, const TensorStorageMetadata& other) { return self == other; },
+          py::is_operator());
   py::class_<CheckpointMetadata>(core, "CheckpointMetadata", "What a checkpoint holds and where.")
       .def_static(
           "parse",
@@ -163,8 +170,9 @@ void bind_storage_data(py::module_& core) {
           py::arg("text"), py::arg("source") = ".metadata",
           "Args:\n    text: The content of the file ``.metadata``.\n    source: Starts the messages of errors.\n\n"
           "Raises:\n    CheckpointError: The text is not exactly of the format.")
-      .def("to_bytes", [](const CheckpointMetadata& self) { return py::bytes(write_metadata(self)); },
-           "The content of the file ``.metadata``.")
+      .def(
+          "to_bytes", [](const CheckpointMetadata& self) { return py::bytes(write_metadata(self)); },
+          "The content of the file ``.metadata``.")
       .def_property_readonly("save_id", &CheckpointMetadata::save_id, "16 hex digits that name the save.")
       .def_property_readonly(
           "files",
@@ -180,7 +188,8 @@ void bind_storage_data(py::module_& core) {
           "values", [](const CheckpointMetadata& self) { return named_values_to_python(self.values()); },
           "The values by name.")
       .def_property_readonly(
-          "structure", [](const CheckpointMetadata& self) { return value_to_python(self.structure()); },
+          "structure",
+          [](const CheckpointMetadata& self) { return value_to_python(self.structure(), "the structure"); },
           "How the names nest: dicts, lists and tuples whose leaves are names; None for a flat dict.");
 }
 
@@ -197,17 +206,19 @@ void bind_save_plan(py::module_& core) {
       .def_property_readonly(
           "index", [](const WriteItemObject& self) { return index_of(self.tensor.name, self.tensor.boxes[0]); },
           "The tensor's name and the box's first cell.")
-      .def_property_readonly("chunk", [](const WriteItemObject& self) { return self.tensor.boxes[0]; }, "The box.")
+      .def_property_readonly(
+          "chunk", [](const WriteItemObject& self) { return self.tensor.boxes[0]; }, "The box.")
       .def_property_readonly(
           "dtype", [](const WriteItemObject& self) { return std::string(to_string(self.tensor.dtype)); },
           "The dtype as the safetensors format names it.")
-      .def_property_readonly("size", [](const WriteItemObject& self) { return dims_tuple(self.tensor.shape); },
-                             "The tensor's logical shape.")
-      .def_property_readonly("length", [](const WriteItemObject& self) { return self.item().bytes(); },
-                             "Bytes of the box.")
+      .def_property_readonly(
+          "size", [](const WriteItemObject& self) { return dims_tuple(self.tensor.shape); },
+          "The tensor's logical shape.")
+      .def_property_readonly(
+          "length", [](const WriteItemObject& self) { return self.item().bytes(); }, "Bytes of the box.")
       .def("__repr__", [](const WriteItemObject& self) {
-        return str_cat("WriteItem(", index_text(index_of(self.tensor.name, self.tensor.boxes[0])), ", sizes=",
-                       tuple_text(self.tensor.boxes[0].sizes), ", dtype='", self.tensor.dtype, "')");
+        return str_cat("WriteItem(", index_text(index_of(self.tensor.name, self.tensor.boxes[0])),
+                       ", sizes=", tuple_text(self.tensor.boxes[0].sizes), ", dtype='", self.tensor.dtype, "')");
       });
   py::class_<PlannedTensor>(core, "PlannedTensor", "A tensor and the boxes of it that a rank holds or writes.")
       .def(py::init([](const TextArgument& name, const TextArgument& dtype, const IntSequence& size,
@@ -219,10 +230,11 @@ void bind_save_plan(py::module_& core) {
            "Args:\n    name: Its logical name.\n    dtype: As the safetensors format names it, 'F32'.\n    size: Its "
            "logical shape.\n    chunks: Boxes, in the order of the rank's storage.")
       .def_readonly("name", &PlannedTensor::name, "Its logical name.")
-      .def_property_readonly("dtype", [](const PlannedTensor& self) { return std::string(to_string(self.dtype)); },
-                             "The dtype as the safetensors format names it.")
-      .def_property_readonly("size", [](const PlannedTensor& self) { return dims_tuple(self.shape); },
-                             "Its logical shape.")
+      .def_property_readonly(
+          "dtype", [](const PlannedTensor& self) { return std::string(to_string(self.dtype)); },
+          "The dtype as the safetensors format names it.")
+      .def_property_readonly(
+          "size", [](const PlannedTensor& self) { return dims_tuple(self.shape); }, "Its logical shape.")
       .def_readonly("chunks", &PlannedTensor::boxes, "The boxes.");
   py::class_<SavePlan>(core, "SavePlan", "What a rank offers to save, or is told to save.")
       .def(py::init([](std::vector<PlannedTensor> tensors, const py::object& values, const py::object& structure) {
@@ -235,16 +247,20 @@ void bind_save_plan(py::module_& core) {
            "What is not a tensor, by name.\n    structure: How the names nest, None for a flat dict.")
       .def_readonly("tensors", &SavePlan::tensors, "Tensors with this rank's boxes.")
       .def_property_readonly("items", &items_of, "Every box as a ``WriteItem``.")
-      .def_property_readonly("values", [](const SavePlan& self) { return named_values_to_python(self.values); },
-                             "What is not a tensor, by name.")
-      .def_property_readonly("structure", [](const SavePlan& self) { return value_to_python(self.structure); },
-                             "How the names nest.");
+      .def_property_readonly(
+          "values", [](const SavePlan& self) { return named_values_to_python(self.values); },
+          "What is not a tensor, by name.")
+      .def_property_readonly(
+          "structure", [](const SavePlan& self) { return value_to_python(self.structure, "the structure"); },
+          "How the names nest.");
   py::class_<GlobalSavePlan>(core, "GlobalSavePlan", "Every rank's share of a save.")
       .def_readwrite("assigned", &GlobalSavePlan::assigned, "A ``SavePlan`` for each rank.")
-      .def_property_readonly("values", [](const GlobalSavePlan& self) { return named_values_to_python(self.values); },
-                             "The values of the whole checkpoint.")
-      .def_property_readonly("structure", [](const GlobalSavePlan& self) { return value_to_python(self.structure); },
-                             "How the names nest.");
+      .def_property_readonly(
+          "values", [](const GlobalSavePlan& self) { return named_values_to_python(self.values); },
+          "The values of the whole checkpoint.")
+      .def_property_readonly(
+          "structure", [](const GlobalSavePlan& self) { return value_to_python(self.structure, "the structure"); },
+          "How the names nest.");
 }
 
 void bind_load_plan(py::module_& core) {
@@ -262,17 +278,18 @@ void bind_load_plan(py::module_& core) {
             return dims_tuple(difference(self.item.overlap.offsets, box.offsets));
           },
           "Where the overlap begins in the wanted box.")
-      .def_property_readonly("storage_index",
-                             [](const ReadItemObject& self) { return index_of(self.target.name, self.chunk); },
-                             "The stored chunk.")
+      .def_property_readonly(
+          "storage_index", [](const ReadItemObject& self) { return index_of(self.target.name, self.chunk); },
+          "The stored chunk.")
       .def_property_readonly(
           "storage_offsets",
           [](const ReadItemObject& self) {
             return dims_tuple(difference(self.item.overlap.offsets, self.chunk.offsets));
           },
           "Where the overlap begins in the chunk.")
-      .def_property_readonly("lengths", [](const ReadItemObject& self) { return dims_tuple(self.item.overlap.sizes); },
-                             "Cells of the overlap in each dim.")
+      .def_property_readonly(
+          "lengths", [](const ReadItemObject& self) { return dims_tuple(self.item.overlap.sizes); },
+          "Cells of the overlap in each dim.")
       .def_property_readonly(
           "dtype", [](const ReadItemObject& self) { return std::string(to_string(self.stored_dtype)); },
           "The stored dtype as the safetensors format names it.");
@@ -281,7 +298,8 @@ void bind_load_plan(py::module_& core) {
           "items",
           [](const LoadPlanObject& self) {
             std::vector<ReadItemObject> items;
-            for (const ReadItem& item : self.plan.items) items.push_back(read_item_object(*self.metadata, self.plan, item));
+            for (const ReadItem& item : self.plan.items)
+              items.push_back(read_item_object(*self.metadata, self.plan, item));
             return items;
           },
           "Every overlap, in the order in which bytes lie in the files.");

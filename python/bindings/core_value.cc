@@ -76,6 +76,8 @@ py::object integer_object(const std::string& digits) {
   return py::reinterpret_steal<py::object>(made);
 }
 
+py::object raw_value_to_python(const Value& value);
+
 struct ToPython {
   py::object operator()(std::monostate) const { return py::none(); }
   py::object operator()(bool value) const { return py::bool_(value); }
@@ -89,17 +91,17 @@ struct ToPython {
   py::object operator()(const Bytes& value) const { return py::bytes(value.data); }
   py::object operator()(const ValueList& value) const {
     py::list items(value.items.size());
-    for (size_t i = 0; i < value.items.size(); ++i) items[i] = value_to_python(value.items[i]);
+    for (size_t i = 0; i < value.items.size(); ++i) items[i] = raw_value_to_python(value.items[i]);
     return items;
   }
   py::object operator()(const ValueTuple& value) const {
     py::tuple items(value.items.size());
-    for (size_t i = 0; i < value.items.size(); ++i) items[i] = value_to_python(value.items[i]);
+    for (size_t i = 0; i < value.items.size(); ++i) items[i] = raw_value_to_python(value.items[i]);
     return items;
   }
   py::object operator()(const ValueDict& value) const {
     py::dict items;
-    for (const auto& [key, item] : value.items) items[value_to_python(key)] = value_to_python(item);
+    for (const auto& [key, item] : value.items) items[raw_value_to_python(key)] = raw_value_to_python(item);
     HP_CHECK(items.size() == value.items.size(), kDataLoss,
              "a stored dict has keys that are equal in Python, as 1, 1.0 "
              "and True are");
@@ -107,11 +109,19 @@ struct ToPython {
   }
 };
 
+py::object raw_value_to_python(const Value& value) { return std::visit(ToPython{}, value.variant()); }
+
 }  // namespace
 
 Value value_from_python(py::handle object, std::string_view what) { return Converter(what).convert(object, 0); }
 
-py::object value_to_python(const Value& value) { return std::visit(ToPython{}, value.variant()); }
+py::object value_to_python(const Value& value, std::string_view what) {
+  try {
+    return raw_value_to_python(value);
+  } catch (const py::error_already_set& error) {
+    raise(ErrorCode::kDataLoss, what, " is a value that Python cannot hold: ", error.what());
+  }
+}
 
 std::vector<NamedValue> named_values_from_python(py::handle values, std::string_view argument) {
   HP_CHECK(PyDict_Check(values.ptr()), kType, argument, " is ", repr_text(values), " but must be a dict");
@@ -128,12 +138,8 @@ std::vector<NamedValue> named_values_from_python(py::handle values, std::string_
 py::dict named_values_to_python(const std::vector<NamedValue>& values) {
   py::dict named;
   for (const NamedValue& value : values) {
-    try {
-      named[py::str(value.name)] = value_to_python(value.value);
-    } catch (const py::error_already_set& error) {  // a dict whose keys are lists, an int of too many digits
-      raise(ErrorCode::kDataLoss, "checkpoint entry ", quoted_name(value.name),
-            " is a value that Python cannot hold: ", error.what());
-    }
+    const std::string what = str_cat("checkpoint entry ", quoted_name(value.name));
+    named[py::str(value.name)] = value_to_python(value.value, what);
   }
   return named;
 }

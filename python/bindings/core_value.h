@@ -16,7 +16,9 @@ namespace hyper_parallel::bindings {
 /// for values nested deeper than kMaxValueDepth; `what` starts the message.
 Value value_from_python(pybind11::handle object, std::string_view what);
 
-pybind11::object value_to_python(const Value& value);
+/// Throws kDataLoss, naming `what`, for a value that Python cannot hold: a dict with a list as a key, an int of more
+/// digits than Python converts.
+pybind11::object value_to_python(const Value& value, std::string_view what);
 
 /// A dict of names and values, in its order.
 std::vector<NamedValue> named_values_from_python(pybind11::handle values, std::string_view argument);

@@ -61,20 +61,29 @@ Directory make_directory(const std::filesystem::path& path) {
   return Directory(path);
 }
 
+[[noreturn]] void refuse_to_replace(const std::string& path, std::string_view reason) {
+  raise(ErrorCode::kFailedPrecondition, "cannot save over ", path,
+        ", which cannot be read as a checkpoint of this library: ", reason,
+        "; save into another directory, or remove it first");
+}
+
 // Throws unless what the directory publishes, if anything, is a checkpoint that this library may replace.
 std::optional<ReplacedCheckpoint> read_replaced(const Directory& directory) {
   const std::string path = quoted_path(directory.path() / kMetadataFile);
+  const auto status = directory.status(std::string(kMetadataFile));
+  if (status.has_value() && !S_ISREG(status->st_mode)) {
+    refuse_to_replace(path, S_ISLNK(status->st_mode) ? "it is a symbolic link" : "it is no regular file");
+  }
+  // A fault of the machine (no descriptors, I/O) is told as it is: the checkpoint may be in the best of health.
+  const std::optional<std::string> text = read_metadata_file(directory);
+  if (!text.has_value()) return std::nullopt;
+  const auto bytes = std::as_bytes(std::span(*text));
+  if (!looks_like_metadata(bytes)) refuse_to_replace(path, "it was written by another program");
   try {
-    const std::optional<std::string> text = read_metadata_file(directory);
-    if (!text.has_value()) return std::nullopt;
-    const auto bytes = std::as_bytes(std::span(*text));
-    HP_CHECK(looks_like_metadata(bytes), kFailedPrecondition, "it was written by another program");
     const CheckpointMetadata metadata = parse_metadata(bytes, path);
     return ReplacedCheckpoint{metadata.save_id(), file_names(metadata)};
   } catch (const Error& error) {
-    raise(ErrorCode::kFailedPrecondition, "cannot save over ", path,
-          ", which cannot be read as a checkpoint of this library: ", error.what(),
-          "; save into another directory, or remove it first");
+    refuse_to_replace(path, error.what());
   }
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import tempfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -15,7 +16,15 @@ import torch.distributed as dist
 from hypothesis import strategies as st
 from torch import nn
 
-from hyper_parallel import DTensor, InvalidArgumentError, RaggedShard, Shard, checkpoint, distribute_tensor
+from hyper_parallel import (
+    CheckpointError,
+    DTensor,
+    InvalidArgumentError,
+    RaggedShard,
+    Shard,
+    checkpoint,
+    distribute_tensor,
+)
 from support.checkpoints import bits, local_of, metadata_of, random_bits
 from support.checks import assert_equal, make_mesh, whole_of
 from support.drawing import drawn
@@ -319,3 +328,17 @@ def test_an_optimizer_without_state_does_not_pass_for_one_with(rank: Rank, tmp_p
     assert loaded["state"][0]["exp_avg"].shape == (6, 4)
     assert loaded["param_groups"][0]["betas"] == (0.9, 0.999)
     assert loaded["param_groups"][0]["params"] == [0, 1]
+
+
+@pytest.mark.parametrize("place", ["values", "structure"])
+def test_a_stored_dict_that_python_cannot_hold_is_named(place: str, tmp_path: Path) -> None:
+    checkpoint.save({"v": {"k": 1}}, tmp_path / "d")
+    unhashable = '{"dict":[[[1],"v.k"]]}'
+    text = (tmp_path / "d" / ".metadata").read_text()
+    if place == "values":
+        text = text.replace('"v.k":1', f'"v.k":{unhashable}')
+    else:
+        text = re.sub(r'"structure":.*}\n$', f'"structure":{unhashable}}}\n', text)
+    (tmp_path / "d" / ".metadata").write_text(text)
+    with pytest.raises(CheckpointError, match=r"is a value that Python cannot hold: TypeError: unhashable"):
+        checkpoint.read(tmp_path / "d")
