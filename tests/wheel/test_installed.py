@@ -12,8 +12,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import torch
 
 import hyper_parallel
+from hyper_parallel import checkpoint
 
 PACKAGE = Path(hyper_parallel.__file__).parent
 WHEELS = Path(os.environ["HP_WHEEL_FOLDER"])
@@ -59,14 +61,27 @@ def test_package_comes_from_the_environment_and_has_the_wheels_version() -> None
 
 
 def test_wheel_needs_the_torch_that_it_is_linked_against() -> None:
-    assert importlib.metadata.requires("hyper-parallel") == ["torch==2.13.0", 'matplotlib==3.11.2; extra == "plot"']
+    assert importlib.metadata.requires("hyper-parallel") == [
+        "torch==2.13.0",
+        'matplotlib==3.11.2; extra == "plot"',
+        'fsspec==2026.9.0; extra == "fsspec"',
+    ]
 
 
 def test_wheel_holds_the_package_and_nothing_else() -> None:
     foreign = [name for name in wheel_names() if not re.match(r"hyper_parallel(-[\d.]+\.dist-info)?/", name)]
-    assert foreign == []
+    assert foreign == [f"hyper_parallel-{hyper_parallel.__version__}.data/scripts/hyper-parallel"]
     assert [name for name in wheel_names() if re.search(r"test|\.(cc|h|cmake|pyc)$", name)] == []
     assert {"hyper_parallel/py.typed", "hyper_parallel/_core.pyi", "hyper_parallel/_torch.pyi"} <= set(wheel_names())
+
+
+def test_wheel_brings_the_command_which_needs_no_torch(tmp_path: Path) -> None:
+    command = Path(sys.executable).parent / "hyper-parallel"
+    checkpoint.save({"w": torch.arange(4.0)}, tmp_path / "saved")
+    verified = [command, "verify", tmp_path / "saved"]
+    assert "ok" in subprocess.run(verified, capture_output=True, text=True, check=True, timeout=30, env={}).stdout
+    needed = subprocess.run(["readelf", "-d", command], capture_output=True, text=True, check=True, timeout=30).stdout
+    assert "torch" not in needed
 
 
 def test_wheel_holds_each_shared_object_once() -> None:

@@ -282,12 +282,13 @@ def _load_planner(
     if option is None:
         return StandardLoadPlanner(state_dict, missing, cast)
     choice: Any = option  # a class of ours takes more arguments than the type says
-    if isinstance(choice, type) and issubclass(choice, StandardLoadPlanner):
+    if cast or missing:
+        if not (isinstance(choice, type) and issubclass(choice, StandardLoadPlanner)):
+            raise ArgumentTypeError(
+                "allow_missing and allow_cast are for StandardLoadPlanner and classes derived from it; give them to "
+                "the planner itself"
+            )
         return choice(state_dict, missing, cast)
-    if cast:
-        raise ArgumentTypeError(
-            "allow_cast is for StandardLoadPlanner and classes derived from it; give it to the planner itself"
-        )
     made = choice(state_dict) if callable(choice) else choice
     if not isinstance(made, _core.LoadPlanner):
         raise ArgumentTypeError(f"planner is or makes {made!r} but must be a LoadPlanner, or a class of them")

@@ -141,6 +141,13 @@ def _complex(real: object, imaginary: object) -> complex:
     return complex(real, imaginary)
 
 
+def _member(owner: object, name: object) -> _Ignored:
+    """How some releases of Python say a member of an enum, which here is always one that is not kept."""
+    if owner is not _Ignored or type(name) is not str:
+        raise CheckpointError(f"builtins.getattr of {type(owner).__name__}, which is no enum of torch's")
+    return _Ignored()
+
+
 _METADATA = "torch.distributed.checkpoint.metadata"
 _OLD_PROPERTIES = "torch.distributed._shard.sharded_tensor.metadata"
 
@@ -155,6 +162,8 @@ _METADATA_NAMES: Mapping[tuple[str, str], object] = {
     (_METADATA, "MetadataIndex"): IndexRecord,
     (_METADATA, "TensorProperties"): PropertiesRecord,
     (_METADATA, "_MEM_FORMAT_ENCODING"): _Ignored,
+    ("builtins", "getattr"): _member,
+    ("__builtin__", "getattr"): _member,
     (_METADATA, "StorageMeta"): _Ignored,
     # Where torch had them before release 2.3.
     (_OLD_PROPERTIES, "TensorProperties"): PropertiesRecord,

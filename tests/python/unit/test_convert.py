@@ -24,7 +24,14 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from safetensors.torch import load_file
 from torch.distributed.checkpoint.filesystem import _StorageInfo
-from torch.distributed.checkpoint.metadata import BytesStorageMetadata, Metadata, MetadataIndex, TensorStorageMetadata
+from torch.distributed.checkpoint.metadata import (
+    _MEM_FORMAT_ENCODING,
+    BytesStorageMetadata,
+    ChunkStorageMetadata,
+    Metadata,
+    MetadataIndex,
+    TensorStorageMetadata,
+)
 
 import hyper_parallel
 from hyper_parallel import CheckpointError, HyperParallelError, InvalidArgumentError, UnimplementedError, checkpoint
@@ -324,7 +331,7 @@ class Malicious:
 ATTACKS = {
     "os.system": (os.system, "posix.system"),
     "eval": (eval, "builtins.eval"),
-    "getattr": (getattr, "builtins.getattr"),
+    "setattr": (setattr, "builtins.setattr"),
     "subprocess": (subprocess.Popen, "subprocess.Popen"),
     "torch.load": (torch.load, "torch.serialization.load"),
 }
@@ -345,6 +352,22 @@ def test_metadata_that_calls_a_function_raises_and_does_not_call_it(attack: str,
     assert "it was not imported" in str(caught.value)
     assert not witness.exists()
     assert not (tmp_path / "ours").exists()
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_getattr_reaches_nothing_but_members_of_torchs_enums(protocol: int, tmp_path: Path) -> None:
+    save_with_torch({"w": torch.ones(2)}, tmp_path / "torch")
+    metadata = read_metadata(tmp_path / "torch")
+    path = tmp_path / "torch" / ".metadata"
+    # As releases of Python before 3.11.4 write the member of an enum.
+    metadata.planner_data = {"w": Malicious(getattr, _MEM_FORMAT_ENCODING, "TORCH_CONTIGUOUS_FORMAT")}
+    path.write_bytes(pickle.dumps(metadata, protocol=protocol, fix_imports=False))
+    _foreign_pickle.read_metadata_pickle(path.read_bytes(), "it")
+    for owner, name in ((torch.Size, "__init__"), ("text", "join"), (ChunkStorageMetadata, "__reduce__")):
+        metadata.planner_data = {"w": Malicious(getattr, owner, name)}
+        path.write_bytes(pickle.dumps(metadata, protocol=protocol, fix_imports=False))
+        with pytest.raises(CheckpointError, match=r"builtins\.getattr of .*, which is no enum of torch's"):
+            convert.from_torch(tmp_path / "torch", tmp_path / "ours")
 
 
 def test_a_module_named_in_metadata_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
