@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <future>
 #include <limits>
 #include <optional>
@@ -138,9 +137,9 @@ class Target {
 std::vector<int64_t> sweep_positions(const CheckpointMetadata& metadata) {
   std::vector<int64_t> order(metadata.tensors().size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
-  std::ranges::stable_sort(order, std::greater<>(), [&](int64_t i) {
-    return metadata.tensors()[static_cast<size_t>(i)].dtype();  // they are sorted by name already
-  });
+  const auto dtype = [&](int64_t i) { return metadata.tensors()[static_cast<size_t>(i)].dtype(); };
+  // By descending dtype; the tensors are sorted by name already.
+  std::ranges::sort(order, [&](int64_t a, int64_t b) { return dtype(a) != dtype(b) ? dtype(a) > dtype(b) : a < b; });
   std::vector<int64_t> positions(order.size());
   for (size_t i = 0; i < order.size(); ++i) positions[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
   return positions;
