@@ -45,7 +45,7 @@ std::vector<StoredTensor> stored_tensors(const SavePlan& plan, const WrittenFile
     tensor.reserve(static_cast<int64_t>(planned.boxes.size()));
     for (const Box& box : planned.boxes) {
       const WrittenChunk& chunk = file.chunks[next++];
-      tensor.add_chunk(box, 0, chunk.begin, chunk.key == planned.name ? "" : chunk.key, chunk.checksums);
+      tensor.add_chunk(box, 0, chunk.begin, chunk.key, chunk.checksums);
     }
     tensors.push_back(std::move(tensor));
   }

@@ -64,16 +64,30 @@ CheckpointParts read_parts(ByteReader& in) {
     parts.files.push_back({std::move(name), in.read_int64()});
   }
   for (size_t left = in.read_count(kTensorBytes); left > 0; --left) parts.tensors.push_back(read_tensor(in));
-  for (size_t left = in.read_count(kNamedValueBytes); left > 0; --left) {
-    std::string name = in.read_string();
-    parts.values.push_back({std::move(name), read_value(in)});
-  }
+  parts.values = read_named_values(in);
   parts.structure = read_value(in);
   in.finish();
   return parts;
 }
 
 }  // namespace
+
+void write_named_values(ByteWriter& out, const std::vector<NamedValue>& values) {
+  out.write_count(values.size());
+  for (const NamedValue& entry : values) {
+    out.write_string(entry.name);
+    write_value(out, entry.value);
+  }
+}
+
+std::vector<NamedValue> read_named_values(ByteReader& in) {
+  std::vector<NamedValue> values(in.read_count(kNamedValueBytes));
+  for (NamedValue& entry : values) {
+    entry.name = in.read_string();
+    entry.value = read_value(in);
+  }
+  return values;
+}
 
 std::string encode_parts(const CheckpointParts& parts) {
   ByteWriter out;
@@ -85,11 +99,7 @@ std::string encode_parts(const CheckpointParts& parts) {
   }
   out.write_count(parts.tensors.size());
   for (const StoredTensor& tensor : parts.tensors) write_tensor(out, tensor);
-  out.write_count(parts.values.size());
-  for (const NamedValue& entry : parts.values) {
-    out.write_string(entry.name);
-    write_value(out, entry.value);
-  }
+  write_named_values(out, parts.values);
   write_value(out, parts.structure);
   return out.take();
 }

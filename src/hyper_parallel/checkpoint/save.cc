@@ -59,23 +59,6 @@ class BegunSave {
   StorageWriter* writer_ = nullptr;
 };
 
-void write_values(ByteWriter& out, const std::vector<NamedValue>& values) {
-  out.write_count(values.size());
-  for (const NamedValue& value : values) {
-    out.write_string(value.name);
-    write_value(out, value.value);
-  }
-}
-
-std::vector<NamedValue> read_values(ByteReader& in) {
-  std::vector<NamedValue> values;
-  for (size_t left = in.read_count(9); left > 0; --left) {
-    std::string name = in.read_string();
-    values.push_back({std::move(name), read_value(in)});
-  }
-  return values;
-}
-
 // The plan without its values, whose names stay.
 std::string encode_without_values(SavePlan& plan) {
   std::vector<NamedValue> values = std::exchange(plan.values, {});
@@ -98,7 +81,7 @@ std::string encode_message(const Message& message) {
   out.write_byte(static_cast<uint8_t>(message.offer));
   out.write_byte(message.may_keep ? 1 : 0);
   out.write_string(message.plan);
-  write_values(out, message.values);
+  write_named_values(out, message.values);
   return out.take();
 }
 
@@ -108,7 +91,7 @@ Message decode_message(std::string_view bytes) {
   message.offer = read_kind(in, Offer::kSamePlan);
   message.may_keep = in.read_byte() != 0;
   message.plan = in.read_string();
-  message.values = read_values(in);
+  message.values = read_named_values(in);
   in.finish();
   return message;
 }

@@ -4,6 +4,7 @@
 
 #include "hyper_parallel/base/error.h"
 #include "hyper_parallel/checkpoint/byte_codec.h"
+#include "hyper_parallel/checkpoint/parts_codec.h"
 #include "hyper_parallel/checkpoint/tensor_name.h"
 
 namespace hyper_parallel {
@@ -54,11 +55,7 @@ std::string encode_save_plan(const SavePlan& plan) {
   ByteWriter out;
   out.write_count(plan.tensors.size());
   for (const PlannedTensor& tensor : plan.tensors) write_tensor(out, tensor);
-  out.write_count(plan.values.size());
-  for (const NamedValue& entry : plan.values) {
-    out.write_string(entry.name);
-    write_value(out, entry.value);
-  }
+  write_named_values(out, plan.values);
   write_value(out, plan.structure);
   return out.take();
 }
@@ -69,12 +66,7 @@ SavePlan decode_save_plan(std::string_view bytes) {
   const size_t tensors = in.read_count(25);
   plan.tensors.reserve(tensors);
   for (size_t i = 0; i < tensors; ++i) plan.tensors.push_back(read_tensor(in));
-  const size_t values = in.read_count(9);
-  plan.values.reserve(values);
-  for (size_t i = 0; i < values; ++i) {
-    std::string name = in.read_string();
-    plan.values.push_back({std::move(name), read_value(in)});
-  }
+  plan.values = read_named_values(in);
   plan.structure = read_value(in);
   in.finish();
   return plan;
