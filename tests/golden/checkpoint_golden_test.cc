@@ -134,7 +134,7 @@ TEST(GoldenCheckpoint, Version1_IsWrittenByteForByteAsItWas) {
   EXPECT_EQ(write_metadata(read_golden("v1")), read_file(golden("v1") / kMetadataFile));
 }
 
-TEST(GoldenCheckpoint, Version1WithoutTensorKeys_FallsBackToTheNames) {
+TEST(GoldenCheckpoint, Version1WithoutTensorKeysAndChecksumOfTheText_FallsBackToTheNames) {
   CheckpointParts parts;
   parts.save_id = "00000000000000a2";
   parts.files = {{"data-00000000000000a2-00000.safetensors", 68}, {"data-00000000000000a2-00001.safetensors", 136}};

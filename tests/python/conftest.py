@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-pytest.register_assert_rewrite("support.checks")
+pytest.register_assert_rewrite("support.checks", "support.torch_checkpoints")
 
 from support.drawing import SEED  # noqa: E402
 from support.pool import RankPools  # noqa: E402

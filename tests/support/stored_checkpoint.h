@@ -143,6 +143,13 @@ inline std::string stored_bytes(const std::filesystem::path& directory, const st
   return bytes;
 }
 
+/// Whether the directory is as a save that failed leaves a new one: with the lock's file and nothing else.
+inline bool holds_lock_alone(const std::filesystem::path& directory) {
+  std::vector<std::filesystem::path> names;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) names.push_back(entry.path().filename());
+  return names == std::vector<std::filesystem::path>{".save.lock"};
+}
+
 /// Turns over the bits of one byte of a file.
 inline void damage_byte(const std::filesystem::path& path, int64_t at) {
   std::string text = read_file(path);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from hyper_parallel.checkpoint._planners import (
 )
 from hyper_parallel.checkpoint._progress import ProgressOption, progress_of
 from hyper_parallel.checkpoint._state_dict import assign, unflatten
-from hyper_parallel.checkpoint._storages import FailedReader, FailedWriter, Location, reader_of, writer_of
+from hyper_parallel.checkpoint._storages import READER, WRITER, FailedReader, FailedWriter, Location, storage_of
 from hyper_parallel.errors import (
     ArgumentTypeError,
     CheckpointError,
@@ -38,6 +39,18 @@ LoadPlannerOption = _core.LoadPlanner | Callable[[StateDict], _core.LoadPlanner]
 
 # How often `read` begins anew when newer checkpoints take the place of the one it reads.
 _ATTEMPTS = 5
+
+
+@dataclass(frozen=True)
+class _SaveArguments:
+    """What the user gave to ``save`` or ``async_save``."""
+
+    state_dict: StateDict
+    checkpoint_id: Location | None
+    storage_writer: _core.StorageWriter | None
+    planner: SavePlannerOption
+    process_group: torch.distributed.ProcessGroup | None
+    progress: ProgressOption
 
 
 def save(  # noqa: PLR0913  (options, by name)
@@ -83,9 +96,9 @@ def save(  # noqa: PLR0913  (options, by name)
         {'w': tensor([0., 1., 2., 3.]), 'step': 3}
     """
     report_ended()
-    job = checkpointer_of(process_group)
-    made, writer, told = _save_parts(job, state_dict, planner, checkpoint_id, storage_writer, progress)
-    job.save(made, writer, told, _compares_replicas())
+    given = _SaveArguments(state_dict, checkpoint_id, storage_writer, planner, process_group, progress)
+    job, parts = _prepared(given)
+    job.save(*parts)
 
 
 def async_save(  # noqa: PLR0913  (options, by name)
@@ -125,9 +138,9 @@ def async_save(  # noqa: PLR0913  (options, by name)
         {'w': tensor([0., 0.])}
     """
     report_ended()
-    job = checkpointer_of(process_group)
-    made, writer, told = _save_parts(job, state_dict, planner, checkpoint_id, storage_writer, progress)
-    return AsyncSave(job.async_save(made, writer, told, _compares_replicas()))
+    given = _SaveArguments(state_dict, checkpoint_id, storage_writer, planner, process_group, progress)
+    job, parts = _prepared(given)
+    return AsyncSave(job.async_save(*parts))
 
 
 def load(  # noqa: PLR0913  (options, by name)
@@ -182,7 +195,7 @@ def load(  # noqa: PLR0913  (options, by name)
     extra: tuple[str, ...] = ()
     try:
         missing, extra = _names(allow_missing, "allow_missing"), _names(allow_extra, "allow_extra")
-        reader = reader_of(checkpoint_id, storage_reader)
+        reader = storage_of(READER, checkpoint_id, storage_reader)
         told = _progress(job, progress)
         made = _load_planner(state_dict, planner, missing, _names(allow_cast, "allow_cast"))
     except Exception as error:
@@ -211,7 +224,7 @@ def read(checkpoint_id: Location | None = None, *, storage_reader: _core.Storage
         UnimplementedError: A stored dtype that torch lacks.
         CheckpointError: Damaged or missing files.
     """
-    reader = reader_of(checkpoint_id, storage_reader)
+    reader = storage_of(READER, checkpoint_id, storage_reader)
     alone = _core.Checkpointer(_core.SingleExchange())
     for attempts_left in reversed(range(_ATTEMPTS)):
         seen = _core.CheckpointMetadata.parse(reader.read_metadata())
@@ -252,19 +265,22 @@ def _empty(name: str, stored: _core.TensorStorageMetadata) -> torch.Tensor:
         raise FailedPreconditionError(f"no memory for checkpoint entry '{name}' of shape {stored.size}") from error
 
 
-def _save_parts(  # noqa: PLR0913, PLR0917
-    job: _core.Checkpointer,
-    state_dict: StateDict,
-    planner: SavePlannerOption,
-    location: Location | None,
-    storage: _core.StorageWriter | None,
-    progress: ProgressOption,
-) -> tuple[_core.SavePlanner, _core.StorageWriter, _core.Progress]:
-    """What a save needs. A fault of this rank's arguments is told to the other ranks, which wait for its plan."""
+_SaveParts = tuple[_core.SavePlanner, _core.StorageWriter, _core.Progress, bool]
+
+
+def _prepared(given: _SaveArguments) -> tuple[_core.Checkpointer, _SaveParts]:
+    """Who saves, and what it is called with.
+
+    A fault of this rank's arguments is told to the other ranks, which wait for its plan.
+    """
+    job = checkpointer_of(given.process_group)
+    compares_replicas = os.environ.get("HYPER_PARALLEL_CHECK") == "1"
     try:
-        return _save_planner(state_dict, planner), writer_of(location, storage), _progress(job, progress)
+        planner = _save_planner(given.state_dict, given.planner)
+        writer = storage_of(WRITER, given.checkpoint_id, given.storage_writer)
+        return job, (planner, writer, _progress(job, given.progress), compares_replicas)
     except Exception as error:
-        return FailedSavePlanner(error), FailedWriter(error), _core.terminal_progress(-1)
+        return job, (FailedSavePlanner(error), FailedWriter(error), _core.terminal_progress(-1), compares_replicas)
 
 
 def _save_planner(state_dict: StateDict, option: SavePlannerOption) -> _core.SavePlanner:
@@ -306,7 +322,3 @@ def _names(names: Collection[str], argument: str) -> tuple[str, ...]:
 
 def _progress(job: _core.Checkpointer, option: ProgressOption) -> _core.Progress:
     return progress_of(option, is_coordinator=job.exchange.rank == 0)
-
-
-def _compares_replicas() -> bool:
-    return os.environ.get("HYPER_PARALLEL_CHECK") == "1"

@@ -2,50 +2,72 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from hyper_parallel import _core
 from hyper_parallel.errors import ArgumentTypeError
 
-__all__ = ["FailedReader", "FailedWriter", "Location", "reader_of", "writer_of"]
+__all__ = ["READER", "WRITER", "FailedReader", "FailedWriter", "Location", "StorageRole", "storage_of"]
 
 Location = str | os.PathLike[str]
 """A directory's path, or an fsspec address: "protocol://path"."""
 
+_Storage = TypeVar("_Storage", _core.StorageWriter, _core.StorageReader)
 
-def writer_of(location: Location | None, storage: _core.StorageWriter | None) -> _core.StorageWriter:
-    """The storage to save to: of exactly one of the two arguments.
+
+@dataclass(frozen=True)
+class StorageRole(Generic[_Storage]):
+    """What tells the storage of a save from that of a load.
+
+    Attributes:
+        argument: The name under which a user gives an own one.
+        base: What an own one is derived from.
+        directory: Makes the one of a directory.
+        fsspec: The class of fsspec_storage for addresses.
+    """
+
+    argument: str
+    base: type[_Storage]
+    directory: Callable[[str], _Storage]
+    fsspec: str
+
+
+WRITER: StorageRole[_core.StorageWriter] = StorageRole(
+    "storage_writer", _core.StorageWriter, _core.FileSystemWriter, "FsspecWriter"
+)
+READER: StorageRole[_core.StorageReader] = StorageRole(
+    "storage_reader", _core.StorageReader, _core.FileSystemReader, "FsspecReader"
+)
+
+
+def storage_of(role: StorageRole[_Storage], location: Location | None, storage: _Storage | None) -> _Storage:
+    """The storage to save to or load from: of exactly one of the two arguments.
+
+    Args:
+        role: ``WRITER`` or ``READER``.
+        location: The directory or address.
+        storage: The user's own.
 
     Raises:
         ArgumentTypeError: None or both are given, or one is of another type.
     """
-    _check_one(location, storage, "storage_writer")
+    if (location is None) == (storage is None):
+        what = "neither is" if location is None else "both are"
+        raise ArgumentTypeError(f"one of checkpoint_id and {role.argument} must be given, but {what}")
     if storage is not None:
-        if not isinstance(storage, _core.StorageWriter):
-            raise ArgumentTypeError(f"storage_writer is {storage!r} but must be a StorageWriter")
+        if not isinstance(storage, role.base):
+            raise ArgumentTypeError(f"{role.argument} is {storage!r} but must be a {role.base.__name__}")
         return storage
     path = _path(location)
-    if "://" in path:
-        # fsspec is optional, and slow to import.
-        from hyper_parallel.checkpoint.fsspec_storage import FsspecWriter  # noqa: PLC0415
-
-        return FsspecWriter(path)
-    return _core.FileSystemWriter(path)
-
-
-def reader_of(location: Location | None, storage: _core.StorageReader | None) -> _core.StorageReader:
-    """The storage to load from; as ``writer_of``."""
-    _check_one(location, storage, "storage_reader")
-    if storage is not None:
-        if not isinstance(storage, _core.StorageReader):
-            raise ArgumentTypeError(f"storage_reader is {storage!r} but must be a StorageReader")
-        return storage
-    path = _path(location)
-    if "://" in path:
-        from hyper_parallel.checkpoint.fsspec_storage import FsspecReader  # noqa: PLC0415
-
-        return FsspecReader(path)
-    return _core.FileSystemReader(path)
+    if "://" not in path:
+        return role.directory(path)
+    # fsspec is optional, and slow to import.
+    made: _Storage = getattr(importlib.import_module("hyper_parallel.checkpoint.fsspec_storage"), role.fsspec)(path)
+    return made
 
 
 class FailedWriter(_core.StorageWriter):
@@ -68,12 +90,6 @@ class FailedReader(_core.StorageReader):
 
     def read_metadata(self) -> bytes:
         raise self._error
-
-
-def _check_one(location: Location | None, storage: object, argument: str) -> None:
-    if (location is None) == (storage is None):
-        what = "neither is" if location is None else "both are"
-        raise ArgumentTypeError(f"one of checkpoint_id and {argument} must be given, but {what}")
 
 
 def _path(location: object) -> str:

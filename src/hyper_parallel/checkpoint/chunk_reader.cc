@@ -1,13 +1,8 @@
 #include "hyper_parallel/checkpoint/chunk_reader.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <iomanip>
 #include <queue>
-#include <sstream>
 #include <utility>
 
 #include "hyper_parallel/base/error.h"
@@ -20,12 +15,6 @@
 
 namespace hyper_parallel {
 namespace {
-
-std::string hex(uint32_t checksum) {
-  std::ostringstream out;
-  out << "0x" << std::hex << std::setw(8) << std::setfill('0') << checksum;
-  return std::move(out).str();
-}
 
 // Bytes of the chunk.
 Interval block_range(const StoredChunk& chunk, int64_t block) {
@@ -47,8 +36,8 @@ void read_block(const ChunkSource& source, int64_t block, std::span<std::byte> b
   }
   const uint32_t expected = source.chunk.checksums[static_cast<size_t>(block)];
   const uint32_t found = crc32c(bytes);
-  HP_CHECK(found == expected, kDataLoss, block_text(source, block), " has checksum ", hex(found),
-           " but the metadata says ", hex(expected));
+  HP_CHECK(found == expected, kDataLoss, block_text(source, block), " has checksum ", checksum_text(found),
+           " but the metadata says ", checksum_text(expected));
 }
 
 // True if the delivery takes the whole range in one run.
@@ -109,22 +98,15 @@ int64_t serve_block(const ChunkSource& source, int64_t block, std::span<Delivery
   return delivered;
 }
 
-void read_exactly(int descriptor, int64_t begin, std::span<std::byte> into) {
-  size_t done = 0;
-  while (done < into.size()) {
-    const ssize_t count = ::pread(descriptor, into.data() + done, into.size() - done, begin + static_cast<off_t>(done));
-    const int error = errno;
-    if (count < 0 && error == EINTR) continue;
-    HP_CHECK(count >= 0, kDataLoss, "cannot be read: ", errno_text(error));
-    HP_CHECK(count > 0, kDataLoss, "is not there: the file ends at byte ", begin + static_cast<int64_t>(done));
-    done += static_cast<size_t>(count);
-  }
-}
-
 }  // namespace
 
 ReadBytes reads_from(int descriptor) {
-  return [descriptor](int64_t begin, std::span<std::byte> into) { read_exactly(descriptor, begin, into); };
+  return [descriptor](int64_t begin, std::span<std::byte> into) {
+    const ReadOutcome outcome = read_all(descriptor, begin, into);
+    HP_CHECK(outcome.error == 0, kDataLoss, "cannot be read: ", errno_text(outcome.error));
+    HP_CHECK(outcome.bytes == into.size(), kDataLoss, "is not there: the file ends at byte ",
+             begin + static_cast<int64_t>(outcome.bytes));
+  };
 }
 
 void read_chunk(const ChunkSource& source, std::vector<Delivery> deliveries, std::span<std::byte> buffer,

@@ -3,6 +3,8 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <iomanip>
+#include <sstream>
 
 #include "hyper_parallel/checkpoint/checkpoint_metadata.h"
 
@@ -165,6 +167,12 @@ uint32_t fastest_state(uint32_t state, std::span<const std::byte> bytes) { retur
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before) { return ~fastest_state(~before, bytes); }
 
 uint32_t crc32c_portable(std::span<const std::byte> bytes, uint32_t before) { return ~portable_state(~before, bytes); }
+
+std::string checksum_text(uint32_t checksum) {
+  std::ostringstream out;
+  out << "0x" << std::hex << std::setw(8) << std::setfill('0') << checksum;
+  return std::move(out).str();
+}
 
 std::vector<uint32_t> block_checksums(std::span<const std::byte> chunk) {
   std::vector<uint32_t> checksums;

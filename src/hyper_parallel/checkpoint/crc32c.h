@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace hyper_parallel {
@@ -15,6 +16,9 @@ uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before = 0);
 
 /// The same without special instructions: the definition, for machines that have none and for tests.
 uint32_t crc32c_portable(std::span<const std::byte> bytes, uint32_t before = 0);
+
+/// As messages show it: "0x00c0ffee".
+std::string checksum_text(uint32_t checksum);
 
 /// Of each block of kBlockBytes of a chunk.
 std::vector<uint32_t> block_checksums(std::span<const std::byte> chunk);

@@ -14,7 +14,7 @@
 namespace hyper_parallel {
 namespace {
 
-constexpr size_t kMaxWriteBytes = size_t{1} << 30;  // write(2) takes less than 2 GiB at a time
+constexpr size_t kMaxCallBytes = size_t{1} << 30;  // read(2) and write(2) take less than 2 GiB at a time
 
 ErrorCode open_fault_code(int error) {
   switch (error) {
@@ -51,13 +51,26 @@ FileDescriptor open_file(const std::filesystem::path& path, int flags, mode_t mo
 
 void write_all(int descriptor, std::span<const std::byte> bytes, const std::filesystem::path& path) {
   while (!bytes.empty()) {
-    const ssize_t taken = ::write(descriptor, bytes.data(), std::min(bytes.size(), kMaxWriteBytes));
+    const ssize_t taken = ::write(descriptor, bytes.data(), std::min(bytes.size(), kMaxCallBytes));
     const int error = errno;
     if (taken < 0 && error == EINTR) continue;
     HP_CHECK(taken != 0, kDataLoss, "cannot write ", quoted_path(path), ": the system takes no byte");
     HP_CHECK(taken > 0, kDataLoss, "cannot write ", quoted_path(path), ": ", errno_text(error));
     bytes = bytes.subspan(static_cast<size_t>(taken));
   }
+}
+
+ReadOutcome read_all(int descriptor, int64_t begin, std::span<std::byte> into) {
+  size_t done = 0;
+  while (done < into.size()) {
+    const std::span<std::byte> rest = into.subspan(done, std::min(into.size() - done, kMaxCallBytes));
+    const ssize_t count = ::pread(descriptor, rest.data(), rest.size(), begin + static_cast<off_t>(done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return {done, errno};
+    if (count == 0) break;
+    done += static_cast<size_t>(count);
+  }
+  return {done, 0};
 }
 
 int flush_descriptor(int descriptor) {

@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -40,6 +41,15 @@ FileDescriptor open_file(const std::filesystem::path& path, int flags, mode_t mo
 /// write(2) of all bytes, in as many calls as it takes. Throws kDataLoss, naming the file by `path`, if the system
 /// fails or takes no byte: how many it took before is unknown.
 void write_all(int descriptor, std::span<const std::byte> bytes, const std::filesystem::path& path);
+
+/// How far a read came, and the errno value that ended it: 0 where it was complete or came to the end of the file.
+struct ReadOutcome {
+  size_t bytes;
+  int error;
+};
+
+/// pread(2) of as many bytes as `into` holds from byte `begin` of the file, in as many calls as it takes.
+ReadOutcome read_all(int descriptor, int64_t begin, std::span<std::byte> into);
 
 /// fsync(2): 0, or the errno of its failure.
 int flush_descriptor(int descriptor);

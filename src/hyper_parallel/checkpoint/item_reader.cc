@@ -9,6 +9,7 @@
 #include "hyper_parallel/base/checked.h"
 #include "hyper_parallel/base/error.h"
 #include "hyper_parallel/base/text.h"
+#include "hyper_parallel/checkpoint/huge_pages.h"
 #include "hyper_parallel/checkpoint/tensor_name.h"
 
 namespace hyper_parallel {
@@ -98,6 +99,7 @@ void read_items(const CheckpointMetadata& metadata, const LoadPlan& plan, LoadPl
     std::vector<Delivery> deliveries;
     for (auto it = first; it != last; ++it) {
       TargetView target = planner.acquire_tensor(plan, *it->item);
+      prefer_huge_pages(target.storage);
       deliveries.push_back(make_delivery(*it->item, tensor, chunk.box, target));
       owners.push_back(std::move(target.owner));
     }

@@ -5,6 +5,7 @@
 
 #include "hyper_parallel/base/error.h"
 #include "hyper_parallel/base/text.h"
+#include "hyper_parallel/checkpoint/crc32c.h"
 #include "hyper_parallel/checkpoint/metadata_parser.h"
 #include "hyper_parallel/checkpoint/value_json.h"
 
@@ -47,6 +48,11 @@ class TextWriter {
   TextWriter& item() {
     if (out_.back() != '[' && out_.back() != '{') out_ += ',';
     return *this;
+  }
+  /// The field that vouches for all before it.
+  TextWriter& checksum() {
+    const uint32_t of_text = crc32c(std::as_bytes(std::span(out_)));
+    return text(",\n\"crc32c\":").number(of_text);
   }
   void check_size() const {
     HP_CHECK(static_cast<int64_t>(out_.size()) <= kMaxMetadataBytes, kInvalidArgument, "the metadata takes ",
@@ -132,7 +138,7 @@ std::string write_metadata(const CheckpointMetadata& metadata) {
     out.item().text("\n").quoted(entry.name).text(":").value(entry.value);
     out.check_size();
   }
-  out.text("},\n\"structure\":").value(metadata.structure()).text("}\n");
+  out.text("},\n\"structure\":").value(metadata.structure()).checksum().text("}\n");
   out.check_size();
   return out.take();
 }

@@ -9,14 +9,15 @@
 //                       "tensor_keys": [key, ...],   as many as chunks, "" for the name; left out if all are ""
 //                       "crc32c": [of every block of every chunk, in order]}, ...},
 //    "values": {name: value, ...},
-//    "structure": value}
+//    "structure": value,
+//    "crc32c": of the text in front of the comma before this field}   left out: nothing vouches for the text
 //
 //   value = null | true | false | "text" | integer in int64 | float: a number with '.' or exponent | [value, ...]
 //         | {"int": "digits"} | {"float": "nan" | "inf" | "-inf"} | {"complex": [float, float]}
 //         | {"bytes": base64} | {"tuple": [value, ...]} | {"dict": [[key, value], ...]}
 //
 // A nan with other bits than Python's is {"float": "nan:<its bits in hex>"}. "format" and "version" come first, in this
-// order; other fields may stand in any.
+// order, and "crc32c" last; other fields may stand in any order.
 //
 // The text is untrusted: reading it allocates in proportion to what is there, recurses nowhere beyond kMaxValueDepth,
 // and refuses everything that is not exactly the format: a field twice, a name twice, an unknown field, a number that

@@ -73,9 +73,36 @@ TEST(MetadataCodec, Text_HasOneLineForEachTensor) {
 "w":{"dtype":"F32","shape":[2,2],"chunks":[[0,8,0,0,1,2],[0,16,1,0,1,2]],"tensor_keys":["","w.1"],"crc32c":[1,2]}},
 "values":{
 "step":3},
-"structure":null}
+"structure":null,
+"crc32c":3963144183}
 )");
   EXPECT_EQ(parse(text), parse(kMetadataText));
+}
+
+TEST(MetadataCodec, EveryFlippedBitOfAWrittenText_IsRefused) {
+  std::string text = write_metadata(parse(kMetadataText));
+  for (size_t i = 0; i + 1 < text.size(); ++i) {  // the last line's end is white space
+    for (int bit = 0; bit < 8; ++bit) {
+      text[i] = static_cast<char>(text[i] ^ (1 << bit));
+      EXPECT_THROW(parse(text), Error) << text;
+      text[i] = static_cast<char>(text[i] ^ (1 << bit));
+    }
+  }
+  EXPECT_EQ(parse(text), parse(kMetadataText));
+}
+
+TEST(MetadataCodec, ChecksumOfTheText_IsLastAndMayBeLeftOut) {
+  const std::string text = write_metadata(parse(kMetadataText));
+  const size_t field = text.rfind(",\n\"crc32c\":");
+  EXPECT_EQ(parse(text.substr(0, field) + "}"), parse(kMetadataText));
+  EXPECT_EQ(parse(text.substr(0, field) + ",  \"crc32c\" :\t" + text.substr(text.rfind(':') + 1)),
+            parse(kMetadataText))
+      << "white space behind the comma is not covered";
+  expect_refused("null}", "null,\"crc32c\":7}", "the text has checksum 0x");
+  expect_refused("null}", "null,\"crc32c\":4294967296}", "the crc32c must be an integer from 0 to 2^32-1, found ");
+  expect_refused("null}", "null,\"crc32c\":\"7\"}", "the crc32c must be an integer from 0 to 2^32-1, found '7'");
+  expect_refused("\"save_id\"", "\"crc32c\":7,\"save_id\"",
+                 "the metadata has the field 'save_id' too late: 'crc32c' must come last");
 }
 
 TEST(MetadataCodec, KeysThatAreTheName_AreLeftOut) {

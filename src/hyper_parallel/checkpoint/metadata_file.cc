@@ -2,20 +2,14 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
+#include <span>
 
 #include "hyper_parallel/base/error.h"
 #include "hyper_parallel/checkpoint/metadata_codec.h"
 
 namespace hyper_parallel {
-namespace {
-
-constexpr size_t kPieceBytes = size_t{1} << 20;
-
-}  // namespace
 
 std::optional<std::string> read_metadata_file(const Directory& directory) {
   const std::string name(kMetadataFile);
@@ -27,15 +21,9 @@ std::optional<std::string> read_metadata_file(const Directory& directory) {
   HP_CHECK(status.st_size <= kMaxMetadataBytes, kDataLoss, path, " has ", status.st_size,
            " bytes, more than the limit of ", kMaxMetadataBytes);
   std::string text(static_cast<size_t>(status.st_size), '\0');
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t count = ::read(file->get(), text.data() + done, std::min(text.size() - done, kPieceBytes));
-    if (count < 0 && errno == EINTR) continue;
-    HP_CHECK(count >= 0, kDataLoss, "cannot read ", path, ": ", errno_text(errno));
-    if (count == 0) break;  // what is missing shows when the text is parsed
-    done += static_cast<size_t>(count);
-  }
-  text.resize(done);
+  const ReadOutcome outcome = read_all(file->get(), 0, std::as_writable_bytes(std::span(text)));
+  HP_CHECK(outcome.error == 0, kDataLoss, "cannot read ", path, ": ", errno_text(outcome.error));
+  text.resize(outcome.bytes);  // what is missing shows when the text is parsed
   return text;
 }
 

@@ -9,6 +9,7 @@
 
 #include "hyper_parallel/base/error.h"
 #include "hyper_parallel/base/text.h"
+#include "hyper_parallel/checkpoint/crc32c.h"
 #include "hyper_parallel/checkpoint/metadata_codec.h"
 #include "hyper_parallel/checkpoint/tensor_name.h"
 #include "hyper_parallel/checkpoint/value_json.h"
@@ -89,6 +90,7 @@ StoredTensor make_tensor(const TensorText& text) {
 class MetadataEvents final : public nlohmann::json_sax<Json> {
  public:
   CheckpointParts take() { return std::move(parts_); }
+  std::optional<uint32_t> text_checksum() const { return text_checksum_; }
 
   bool start_object(size_t /*size*/) override {
     if (is_in_value()) return value_.add_object(), true;
@@ -125,7 +127,7 @@ class MetadataEvents final : public nlohmann::json_sax<Json> {
       return go(State::kTensorName);
     }
     if (state_ != State::kField) return go(State::kField);
-    finish_fields(kFields, fields_seen_, "the metadata", "");
+    finish_fields(kFields, fields_seen_, "the metadata", "crc32c");
     return go(State::kEnd);
   }
 
@@ -209,6 +211,10 @@ class MetadataEvents final : public nlohmann::json_sax<Json> {
         return go(State::kFileEnd);
       case State::kVersion:
         return check_version(number);
+      case State::kTextChecksum:
+        if (value > std::numeric_limits<uint32_t>::max()) refuse(str_cat(value));
+        text_checksum_ = static_cast<uint32_t>(value);
+        return go(State::kField);
       default:
         if (!is_in_value()) refuse(str_cat(number));
         return add_to_value(number);
@@ -279,17 +285,18 @@ class MetadataEvents final : public nlohmann::json_sax<Json> {
     kValueName,  // a value's name, or the end
     kValue,      // the value of such a name, or something in it
     kStructure,  // the structure, or something in it
-    kEnd,        // nothing
+    kTextChecksum,
+    kEnd,  // nothing
   };
 
   struct Field {
     std::string_view name;
     State value;
   };
-  static constexpr std::array kFields = {Field{"format", State::kFormat},      Field{"version", State::kVersion},
-                                         Field{"save_id", State::kSaveId},     Field{"files", State::kFiles},
-                                         Field{"tensors", State::kTensors},    Field{"values", State::kValues},
-                                         Field{"structure", State::kStructure}};
+  static constexpr std::array kFields = {Field{"format", State::kFormat},       Field{"version", State::kVersion},
+                                         Field{"save_id", State::kSaveId},      Field{"files", State::kFiles},
+                                         Field{"tensors", State::kTensors},     Field{"values", State::kValues},
+                                         Field{"structure", State::kStructure}, Field{"crc32c", State::kTextChecksum}};
   static constexpr std::array kTensorFields = {Field{"dtype", State::kDType}, Field{"shape", State::kShape},
                                                Field{"chunks", State::kChunks}, Field{"tensor_keys", State::kKeys},
                                                Field{"crc32c", State::kChecksums}};
@@ -306,6 +313,8 @@ class MetadataEvents final : public nlohmann::json_sax<Json> {
     // A newer version may have other fields, but it says so before.
     HP_CHECK(fields_seen_[0] && (fields_seen_[1] || value == State::kFormat), kDataLoss, "the metadata has the field ",
              quoted_name(text), " too early: 'format' must come first and 'version' second");
+    HP_CHECK(!text_checksum_ || value == State::kTextChecksum, kDataLoss, "the metadata has the field ",
+             quoted_name(text), " too late: 'crc32c' must come last");
     if (value == State::kStructure) value_.begin("the structure");
     return go(value);
   }
@@ -399,6 +408,8 @@ class MetadataEvents final : public nlohmann::json_sax<Json> {
         return "the tensors must be an object";
       case State::kValues:
         return "the values must be an object";
+      case State::kTextChecksum:
+        return "the crc32c must be an integer from 0 to 2^32-1";
       default:
         return str_cat(tensor_text(tensor_), " ", tensor_rule());
     }
@@ -435,7 +446,16 @@ class MetadataEvents final : public nlohmann::json_sax<Json> {
   TensorText tensor_;
   std::array<bool, kTensorFields.size()> tensor_fields_seen_{};
   ValueBuilder value_;
+  std::optional<uint32_t> text_checksum_;
 };
+
+// `text` ends with the field that states `expected`.
+void check_text(std::string_view text, uint32_t expected) {
+  const std::string_view before_field = text.substr(0, text.rfind("\"crc32c\""));
+  const uint32_t found = crc32c(std::as_bytes(std::span(before_field.substr(0, before_field.rfind(',')))));
+  HP_CHECK(found == expected, kDataLoss, "the text has checksum ", checksum_text(found), " but its 'crc32c' says ",
+           checksum_text(expected), ": it was damaged, or edited without leaving that field out");
+}
 
 }  // namespace
 
@@ -448,6 +468,7 @@ CheckpointParts parse_metadata_parts(std::string_view text) {
   MetadataEvents events;
   const bool complete = Json::sax_parse(text.data(), text.data() + text.size(), &events);
   HP_DCHECK(complete);
+  if (const auto expected = events.text_checksum()) check_text(text, *expected);
   return events.take();
 }
 

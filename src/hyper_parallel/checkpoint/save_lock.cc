@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
+#include <span>
 #include <string_view>
 
 #include "hyper_parallel/base/error.h"
@@ -61,15 +61,10 @@ SaveLock::~SaveLock() {
 bool SaveLock::is_ours() const noexcept { return ::getpid() == owner_; }
 
 void SaveLock::read() {
-  std::array<char, 4096> buffer{};
-  while (text_.size() <= kMaxJournalBytes) {
-    const ssize_t count = ::pread(file_.get(), buffer.data(), buffer.size(), static_cast<off_t>(text_.size()));
-    const int error = errno;
-    if (count < 0 && error == EINTR) continue;
-    HP_CHECK(count >= 0, kDataLoss, "cannot read ", quoted_path(path_), ": ", errno_text(error));
-    if (count == 0) break;
-    text_.append(buffer.data(), static_cast<size_t>(count));
-  }
+  text_.resize(kMaxJournalBytes + 1);
+  const ReadOutcome outcome = read_all(file_.get(), 0, std::as_writable_bytes(std::span(text_)));
+  HP_CHECK(outcome.error == 0, kDataLoss, "cannot read ", quoted_path(path_), ": ", errno_text(outcome.error));
+  text_.resize(outcome.bytes);
   HP_CHECK(text_.size() <= kMaxJournalBytes && is_journal(text_), kFailedPrecondition, quoted_path(path_),
            " is not a list of save ids: it was not written by this library and is left alone");
   for (auto line = text_.begin(); line != text_.end();) {

@@ -13,13 +13,12 @@
 #include "hyper_parallel/base/checked.h"
 #include "hyper_parallel/base/error.h"
 #include "hyper_parallel/checkpoint/file_descriptor.h"
+#include "hyper_parallel/checkpoint/huge_pages.h"
 #include "hyper_parallel/checkpoint/tensor_name.h"
 
 namespace hyper_parallel {
 namespace {
 
-// A huge page. Memory comes in whole ones.
-constexpr int64_t kPageBytes = int64_t{1} << 21;
 // MADV_POPULATE_WRITE of Linux 5.14, for which older C libraries have no name; older systems refuse it.
 constexpr int kPopulateWrite = 23;
 // Each copy starts a cache line.
@@ -79,13 +78,13 @@ std::span<std::byte> SnapshotMemory::reserve(int64_t bytes) {
   if (bytes <= static_cast<int64_t>(memory_.size())) return memory_;
   if (!memory_.empty()) ::munmap(memory_.data(), memory_.size());
   memory_ = {};
-  const auto size = static_cast<size_t>(rounded_up(bytes, kPageBytes));
+  const auto size = static_cast<size_t>(rounded_up(bytes, kHugePageBytes));
   void* start = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   HP_CHECK(start != MAP_FAILED, kFailedPrecondition, "cannot reserve ", size,
            " bytes of memory for a snapshot: ", errno_text(errno));
   memory_ = {static_cast<std::byte*>(start), size};
   // Only wishes: small pages that come one fault at a time do as well, but take several times as long as the copy.
-  ::madvise(start, size, MADV_HUGEPAGE);
+  prefer_huge_pages(memory_);
   ::madvise(start, size, kPopulateWrite);
   return memory_;
 }

@@ -28,7 +28,8 @@ constexpr auto kFooter = R"text(Examples:
   hyper-parallel verify checkpoints/step-1000
   hyper-parallel reshard checkpoints/step-1000 resharded --ranks 48
 
-Exit codes: 0 ok, 1 the input is bad, differs or cannot be read, 2 usage.)text";
+Exit codes: 0 ok; 1 the input is bad or cannot be read; 2 usage. Of verify and diff: 0 no fault, or equal; 1 a fault,
+or they differ; 2 usage, or what keeps them from an answer.)text";
 
 /// The parsed command line. CLI11 keeps pointers into it, so it stays where it is.
 struct CommandLine {
@@ -91,23 +92,26 @@ std::optional<int> parse(CommandLine& line, std::vector<std::string> arguments, 
   } catch (const CLI::Success& success) {  // --help and --version
     return line.app.exit(success, out, err);
   } catch (const CLI::ParseError& error) {
-    return fail(kUsage, usage_text(line, error), err);
+    return fail(kTrouble, usage_text(line, error), err);
   }
 }
 
 }  // namespace
 
 int run_command_line(int argc, const char* const* argv, const CommandStreams& streams, std::ostream& err) {
+  ExitCode on_error = kBad;
   try {
     CommandLine line;
     if (const auto code = parse(line, reversed_arguments(argc, argv), streams.out, err)) return *code;
-    const ExitCode code = line.given()->run(streams);
-    if (!streams.out.flush()) return fail(kBadInput, "cannot write the output", err);
+    const Subcommand& command = *line.given();
+    on_error = command.on_error;
+    const ExitCode code = command.run(streams);
+    if (!streams.out.flush()) return fail(on_error, "cannot write the output", err);
     return code;
   } catch (const std::bad_alloc&) {
-    return fail(kBadInput, "out of memory", err);
+    return fail(on_error, "out of memory", err);
   } catch (const std::exception& error) {
-    return fail(kBadInput, error.what(), err);
+    return fail(on_error, error.what(), err);
   }
 }
 

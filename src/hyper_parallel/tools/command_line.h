@@ -2,9 +2,10 @@
 
 // The command `hyper-parallel`, without a process around it.
 //
-// Exit codes: 0 ok; 1 the input is bad or cannot be read, or `verify` found a fault or `diff` a difference; 2 usage. A
-// fault is one line on `err`, "hyper-parallel: <message>", and then nothing stands on `out`; what `verify` and `diff`
-// find is their output.
+// Exit codes: 0 ok; 1 the input is bad or cannot be read; 2 usage. Of `verify` and `diff`, as of diff(1), cmp(1) and
+// grep(1), 1 is an answer: there is a fault, they differ; what keeps them from one is 2, as usage is. What keeps a
+// command from its work is one line on `err`, "hyper-parallel: <message>", and then nothing stands on `out`; what
+// `verify` and `diff` find is their output.
 
 #include <ostream>
 #include <string>

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <sstream>
+#include <utility>
 #include <vector>
 
 #include "hyper_parallel/tools/subcommands.h"
@@ -109,7 +110,39 @@ TEST(CommandLine_BadInput, OfTheCheckpointCommands_ExitsWith1) {
   expect_fault(1, "--units: 3 units for 2 ranks; each rank has one (--ranks)",
                {"reshard", "a", "b", "--ranks", "2", "--units", "1,2,3"});
   expect_fault(1, "--picture draws a checkpoint directory, not a file", {"inspect", "/dev/null", "--picture"});
-  expect_fault(1, "cannot open '/no/such/place': No such file or directory", {"verify", "/no/such/place"});
+}
+
+TEST(CommandLine_Trouble, OfVerifyAndDiff_ExitsWith2) {
+  const TemporaryFolder folder;
+  const std::string none = (folder / "none").string();
+  const std::string empty = (folder / "empty").string();
+  std::filesystem::create_directory(empty);
+  expect_fault(2, "cannot open '" + none + "': No such file or directory", {"verify", none.c_str()});
+  expect_fault(2, "cannot open '" + none + "': No such file or directory", {"diff", none.c_str(), empty.c_str()});
+  expect_fault(2, "there is no checkpoint in '" + empty + "': it has no '.metadata'",
+               {"diff", empty.c_str(), empty.c_str()});
+}
+
+TEST(CommandLine_Verify, MetadataThatIsMissing_ExitsWith1AndIsTheOutput) {
+  const TemporaryFolder folder;
+  const std::string place = folder.path().string();
+  const Outcome outcome = run({"verify", place.c_str()});
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_THAT(outcome.out, StartsWith(".metadata: is missing\n"));
+}
+
+TEST(CommandLine_Diff, DamagedSide_ExitsWith2) {
+  const TemporaryFolder folder;
+  const std::string a = (folder / "a").string();
+  const std::string b = (folder / "b").string();
+  write_checkpoint(a, {{counting_tensor("w", {4}, {{0, {{0}, {4}}}})}, {}, {}});
+  const CheckpointMetadata metadata = write_checkpoint(b, {{counting_tensor("w", {4}, {{0, {{0}, {4}}}})}, {}, {}});
+  damage_byte(folder / "b" / metadata.files()[0].name, metadata.files()[0].bytes - 1);
+  const Outcome outcome = run({"diff", a.c_str(), b.c_str()});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err, HasSubstr("block 0 of tensor 'w'"));
 }
 
 TEST(CommandLine_Checkpoint, EachCommand_ReachesItsWork) {
@@ -134,7 +167,7 @@ TEST(CommandLine_Checkpoint, EachCommand_ReachesItsWork) {
   EXPECT_EQ(verified.code, 1);
   EXPECT_EQ(verified.err, "");
   EXPECT_THAT(verified.out, HasSubstr("\"fault_count\": 1"));
-  EXPECT_EQ(run({"diff", in.c_str(), out.c_str()}).code, 1);
+  EXPECT_EQ(run({"diff", in.c_str(), out.c_str()}).code, 2);
 }
 
 TEST(CommandLine_Diff, Difference_ExitsWith1AndIsTheOutput) {
@@ -149,16 +182,24 @@ TEST(CommandLine_Diff, Difference_ExitsWith1AndIsTheOutput) {
   EXPECT_THAT(outcome.out, HasSubstr("\"equal\": false"));
 }
 
-TEST(CommandLine_OutputThatCannotBeWritten, ExitsWith1) {
-  const std::vector<const char*> arguments = {"hyper-parallel", "plan", "--shape", "4", "--mesh", "2",
-                                              "--from",         "R",    "--to",    "R"};
+int code_without_output(const std::vector<const char*>& arguments, std::ostream& err) {
   std::istringstream in;
   std::ostringstream out;
-  std::ostringstream err;
   out.setstate(std::ios::badbit);
   NoProgress quiet;
-  EXPECT_EQ(run_command_line(static_cast<int>(arguments.size()), arguments.data(), {in, out, quiet}, err), 1);
-  EXPECT_EQ(err.str(), "hyper-parallel: cannot write the output\n");
+  return run_command_line(static_cast<int>(arguments.size()), arguments.data(), {in, out, quiet}, err);
+}
+
+TEST(CommandLine_OutputThatCannotBeWritten, ExitsAsOtherTroubleOfTheCommand) {
+  const TemporaryFolder folder;
+  const std::string place = folder.path().string();
+  for (const auto& [arguments, code] : std::vector<std::pair<std::vector<const char*>, int>>{
+           {{"hyper-parallel", "plan", "--shape", "4", "--mesh", "2", "--from", "R", "--to", "R"}, 1},
+           {{"hyper-parallel", "verify", place.c_str()}, 2}}) {
+    std::ostringstream err;
+    EXPECT_EQ(code_without_output(arguments, err), code);
+    EXPECT_EQ(err.str(), "hyper-parallel: cannot write the output\n");
+  }
 }
 
 TEST(CommandLine_OneLine, ControlCharacters_AreEscaped) { EXPECT_EQ(one_line("a\nb\x1b[31m"), "a\\x0ab\\x1b[31m"); }

@@ -60,7 +60,8 @@ void checkpoint_to_huggingface(const std::filesystem::path& in, const std::files
                                ValuePolicy values, Progress& progress);
 
 /// Copies a folder into a checkpoint of one rank, whole tensors, published as a save publishes. Throws as
-/// HuggingfaceFolder and FileSystemWriter do.
+/// HuggingfaceFolder and FileSystemWriter do. After a fault OUT is as it was, but that the directory may be new and
+/// have a `.save.lock`, which every saver leaves.
 void huggingface_to_checkpoint(const std::filesystem::path& in, const std::filesystem::path& out, Progress& progress);
 
 /// Converts from torch's format into `options.to`, or from the format `from` into torch's. A temporary checkpoint on

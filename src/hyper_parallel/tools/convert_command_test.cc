@@ -141,6 +141,24 @@ TEST(ConvertFromHuggingface, SingleFile_NeedsNoIndex) {
   EXPECT_EQ(stored_bytes(folder / "out", "w"), std::string(8, '\0'));
 }
 
+class StoppingProgress final : public Progress {
+ public:
+  void start(int64_t) override {}
+  void advance(int64_t) override { throw std::runtime_error("stopped"); }
+  void finish() override {}
+};
+
+TEST(ConvertFromHuggingface, Stopped_LeavesANewOutWithTheLockAlone_AndAnotherTryWorks) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "in");
+  write_safetensors(folder / "in" / "model.safetensors", {{"w", DType::kF32, {2}}});
+  StoppingProgress progress;
+  EXPECT_THROW(huggingface_to_checkpoint(folder / "in", folder / "out", progress), std::runtime_error);
+  EXPECT_TRUE(holds_lock_alone(folder / "out"));
+  convert(folder / "in", folder / "out", options_to(CheckpointFormat::kHyperParallel));
+  EXPECT_EQ(stored_bytes(folder / "out", "w"), std::string(8, '\0'));
+}
+
 TEST(ConvertFromHuggingface, FolderWithoutTensors_IsAnEmptyCheckpoint) {
   const TemporaryFolder folder;
   std::filesystem::create_directory(folder / "in");

@@ -23,7 +23,8 @@ struct ReshardOptions {
 inline constexpr int64_t kMinReshardMemory = int64_t{8} << 20;
 
 /// Throws kInvalidArgument if OUT is IN, for too little memory, and as `stored_boxes`, before anything is written; as
-/// CheckpointSource, FileSystemWriter and DataFile do. After a fault OUT is as it was.
+/// CheckpointSource, FileSystemWriter and DataFile do. After a fault OUT is as it was, but that the directory may be
+/// new and have a `.save.lock`, which every saver leaves (see save_lock.h).
 void reshard_checkpoint(const std::filesystem::path& in, const std::filesystem::path& out,
                         const ReshardOptions& options, Progress& progress);
 

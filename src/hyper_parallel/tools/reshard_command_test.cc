@@ -165,6 +165,19 @@ TEST(Reshard, DamagedInput_LeavesOutAsItWas) {
   EXPECT_TRUE(verify_checkpoint(folder / "out", quiet).unpublished.empty());
 }
 
+TEST(Reshard, DamagedInput_LeavesANewOutWithTheLockAlone_AndAnotherTryWorks) {
+  const TemporaryFolder folder;
+  const CheckpointMetadata metadata = write_checkpoint(folder / "in", model());
+  const std::filesystem::path file = folder / "in" / metadata.files()[1].name;
+  damage_byte(file, metadata.files()[1].bytes - 1);
+  expect_error(ErrorCode::kDataLoss, " has checksum ", [&] { reshard(folder / "in", folder / "out", options_of(2)); });
+  EXPECT_TRUE(holds_lock_alone(folder / "out"));
+  damage_byte(file, metadata.files()[1].bytes - 1);
+  reshard(folder / "in", folder / "out", options_of(2));
+  NoProgress quiet;
+  EXPECT_TRUE(diff_checkpoints(folder / "in", folder / "out", quiet).equal());
+}
+
 TEST(Reshard, OntoItself_IsRefusedUnderAnyName) {
   const TemporaryFolder folder;
   write_checkpoint(folder / "in", model());

@@ -1,7 +1,6 @@
 #include "hyper_parallel/tools/safetensors_reader.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,12 +11,6 @@
 #include "hyper_parallel/checkpoint/safetensors_codec.h"
 
 namespace hyper_parallel {
-namespace {
-
-constexpr size_t kMaxReadBytes = size_t{1} << 30;  // read(2) gives less than 2 GiB at a time
-
-}  // namespace
-
 int64_t file_size(const FileDescriptor& file, std::string_view source) {
   struct stat status{};
   HP_CHECK(::fstat(file.get(), &status) == 0, kDataLoss, "cannot read the size of ", source, ": ", errno_text(errno));
@@ -25,15 +18,10 @@ int64_t file_size(const FileDescriptor& file, std::string_view source) {
 }
 
 void read_exactly(const FileDescriptor& file, int64_t offset, std::span<std::byte> out, std::string_view source) {
-  while (!out.empty()) {
-    const ssize_t count = ::pread(file.get(), out.data(), std::min(out.size(), kMaxReadBytes), offset);
-    const int error = errno;
-    if (count < 0 && error == EINTR) continue;
-    HP_CHECK(count >= 0, kDataLoss, "cannot read ", source, ": ", errno_text(error));
-    HP_CHECK(count > 0, kDataLoss, source, " ends at byte ", offset, ", but ", out.size(), " more are needed");
-    out = out.subspan(static_cast<size_t>(count));
-    offset += count;
-  }
+  const ReadOutcome outcome = read_all(file.get(), offset, out);
+  HP_CHECK(outcome.error == 0, kDataLoss, "cannot read ", source, ": ", errno_text(outcome.error));
+  HP_CHECK(outcome.bytes == out.size(), kDataLoss, source, " ends at byte ",
+           offset + static_cast<int64_t>(outcome.bytes), ", but ", out.size() - outcome.bytes, " more are needed");
 }
 
 SafetensorsReader read_safetensors(FileDescriptor file, std::string source) {

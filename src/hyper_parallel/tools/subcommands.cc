@@ -33,13 +33,15 @@ constexpr auto kInspectFooter = R"text(Examples:
   hyper-parallel inspect model.safetensors
   hyper-parallel inspect checkpoints/step-1000 --picture encoder.weight)text";
 
-constexpr auto kVerifyFooter = R"text(Exit code 1 if there is a fault. Data files of saves that did not finish are none.
+constexpr auto kVerifyFooter = R"text(Data files of saves that did not finish are no fault.
+Exit codes: 0 no fault; 1 there is a fault; 2 usage, or DIR cannot be opened.
 
 Example:
   hyper-parallel verify checkpoints/step-1000)text";
 
 constexpr auto kDiffFooter =
-    R"text(How the tensors are cut into chunks and files does not count. Exit code 0 if equal, 1 if not.
+    R"text(How the tensors are cut into chunks and files does not count.
+Exit codes: 0 equal; 1 they differ; 2 usage, or one of them cannot be read or is damaged.
 
 Example:
   hyper-parallel diff checkpoints/step-1000 checkpoints/step-1000-resharded)text";
@@ -131,10 +133,12 @@ Subcommand add_verify(CLI::App& app) {
   verify->add_option("DIR", parsed->path, "The checkpoint directory")->required();
   verify->add_flag("--json", parsed->json, "Print JSON")->disable_flag_override();
   verify->footer(kVerifyFooter);
-  return {verify, [parsed](const CommandStreams& streams) {
+  return {verify,
+          [parsed](const CommandStreams& streams) {
             const VerifyFormat format = parsed->json ? VerifyFormat::kJson : VerifyFormat::kText;
-            return verify_checkpoint(parsed->path, format, streams.out, streams.progress) ? kOk : kBadInput;
-          }};
+            return verify_checkpoint(parsed->path, format, streams.out, streams.progress) ? kOk : kBad;
+          },
+          kTrouble};
 }
 
 Subcommand add_diff(CLI::App& app) {
@@ -150,10 +154,12 @@ Subcommand add_diff(CLI::App& app) {
   diff->add_option("B", parsed->b, "Another one")->required();
   diff->add_flag("--json", parsed->json, "Print JSON")->disable_flag_override();
   diff->footer(kDiffFooter);
-  return {diff, [parsed](const CommandStreams& streams) {
+  return {diff,
+          [parsed](const CommandStreams& streams) {
             const DiffFormat format = parsed->json ? DiffFormat::kJson : DiffFormat::kText;
-            return diff_checkpoints(parsed->a, parsed->b, format, streams.out, streams.progress) ? kOk : kBadInput;
-          }};
+            return diff_checkpoints(parsed->a, parsed->b, format, streams.out, streams.progress) ? kOk : kBad;
+          },
+          kTrouble};
 }
 
 /// The byte count of an option.

@@ -12,8 +12,9 @@
 
 namespace hyper_parallel {
 
-/// kBadInput: the input is bad or cannot be read, or what was compared differs.
-enum ExitCode { kOk = 0, kBadInput = 1, kUsage = 2 };
+/// kBad: the input is bad or cannot be read; of `verify` and `diff`, there is a fault or they differ.
+/// kTrouble: usage; of `verify` and `diff` also what keeps them from an answer.
+enum ExitCode { kOk = 0, kBad = 1, kTrouble = 2 };
 
 struct CommandStreams {
   std::istream& in;
@@ -24,6 +25,7 @@ struct CommandStreams {
 struct Subcommand {
   const CLI::App* app = nullptr;
   std::function<ExitCode(const CommandStreams& streams)> run;
+  ExitCode on_error = kBad;  // where `run` throws
 };
 
 /// Adds all subcommands to the command. What the options are parsed into lives as long as the result.

@@ -2,16 +2,16 @@
 
 #include <algorithm>
 #include <compare>
-#include <iomanip>
 #include <optional>
 #include <set>
 #include <span>
-#include <sstream>
 #include <utility>
 
 #include "hyper_parallel/base/error.h"
 #include "hyper_parallel/base/text.h"
 #include "hyper_parallel/checkpoint/crc32c.h"
+#include "hyper_parallel/checkpoint/directory.h"
+#include "hyper_parallel/checkpoint/metadata_codec.h"
 #include "hyper_parallel/checkpoint/save_id.h"
 #include "hyper_parallel/checkpoint/tensor_name.h"
 #include "hyper_parallel/tools/checkpoint_source.h"
@@ -40,12 +40,6 @@ std::vector<ChunkPlace> chunks_by_place(const CheckpointMetadata& metadata) {
   }
   std::ranges::sort(places);
   return places;
-}
-
-std::string hex(uint32_t value) {
-  std::ostringstream out;
-  out << std::hex << std::setfill('0') << std::setw(8) << value;
-  return std::move(out).str();
 }
 
 std::string range_text(int64_t begin, int64_t end) { return str_cat("[", begin, ", ", end, ")"); }
@@ -194,7 +188,7 @@ class Verification {
     report_.bytes += range.size();
     const uint32_t found = crc32c(bytes);
     if (found == checksum) return std::nullopt;
-    return str_cat("has the CRC32C ", hex(found), ", but the metadata says ", hex(checksum));
+    return str_cat("has checksum ", checksum_text(found), " but the metadata says ", checksum_text(checksum));
   }
 
   void find_unpublished() {
@@ -212,10 +206,27 @@ class Verification {
   std::vector<std::byte> buffer_ = std::vector<std::byte>(kBlockBytes);
 };
 
+/// The report on a directory whose metadata says nothing.
+VerifyReport fault_of_metadata(std::string message) {
+  VerifyReport report;
+  report.fault_count = 1;
+  report.faults = {{std::string(kMetadataFile), "", std::move(message)}};
+  return report;
+}
+
 }  // namespace
 
 VerifyReport verify_checkpoint(const std::filesystem::path& directory, Progress& progress) {
-  return verify_checkpoint(OpenedCheckpoint(directory), progress);
+  // A directory that cannot be opened is no checkpoint with a fault.
+  if (!Directory(directory).status(std::string(kMetadataFile))) return fault_of_metadata("is missing");
+  std::optional<OpenedCheckpoint> opened;
+  try {
+    opened.emplace(directory);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kDataLoss) throw;
+    return fault_of_metadata(printable(error.what()));
+  }
+  return verify_checkpoint(std::move(*opened), progress);
 }
 
 VerifyReport verify_checkpoint(OpenedCheckpoint opened, Progress& progress) {

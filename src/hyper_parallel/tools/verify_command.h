@@ -2,6 +2,7 @@
 
 // `hyper-parallel verify DIR`: is every byte of a checkpoint what was saved?
 //
+//   * `.metadata` is there and valid; without that nothing else is looked at
 //   * each data file is there, is a regular file, has its size, and is a valid safetensors file
 //   * its header and the metadata agree on every chunk: key, dtype, sizes and bytes; neither knows of more
 //   * each block of each chunk has its CRC32C
@@ -43,8 +44,9 @@ struct VerifyReport {
   bool ok() const { return fault_count == 0; }
 };
 
-/// Reads all of the checkpoint, the one that was there when it was opened. Throws as OpenedCheckpoint where there is
-/// none, and kFailedPrecondition if a newer save has removed a file of it that was not among those kept open.
+/// Reads all of the checkpoint, the one that was there when it was opened. Throws as Directory if the directory cannot
+/// be opened, and kFailedPrecondition if `.metadata` cannot be, if newer saves replace the checkpoint again and again
+/// (see OpenedCheckpoint), or if one has removed a file that was not among those kept open.
 VerifyReport verify_checkpoint(const std::filesystem::path& directory, Progress& progress);
 VerifyReport verify_checkpoint(OpenedCheckpoint opened, Progress& progress);
 

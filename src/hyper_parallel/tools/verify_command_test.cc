@@ -15,6 +15,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Json = nlohmann::json;
 
 const std::string kFile0 = "data-00000000000000aa-00000.safetensors";
@@ -42,12 +43,13 @@ std::vector<std::string> messages(const VerifyReport& report) {
   return messages;
 }
 
-/// Changes the metadata's text.
+/// Changes the metadata's text, and leaves out its checksum.
 void edit_metadata(const std::filesystem::path& directory, const std::string& from, const std::string& to) {
   std::string text = read_file(directory / ".metadata");
   const size_t at = text.find(from);
   ASSERT_NE(at, std::string::npos) << from << " in " << text;
-  write_file(directory / ".metadata", text.replace(at, from.size(), to));
+  text.replace(at, from.size(), to);
+  write_file(directory / ".metadata", text.substr(0, text.rfind(",\n\"crc32c\":")) + "}\n");
 }
 
 class CountingProgress final : public Progress {
@@ -96,7 +98,7 @@ TEST(Verify, DamagedBytes_EachBlockIsListed) {
   EXPECT_THAT(messages(report), ElementsAre(HasSubstr(kFile0 + " [w] block 0 of chunk (0, 0)+(2, 3), bytes ["),
                                             HasSubstr(kFile1 + " [w] block 0 of chunk (2, 0)+(1, 3), bytes ["),
                                             HasSubstr(kFile1 + " [w] block 0 of chunk (3, 0)+(1, 3), bytes [")));
-  EXPECT_THAT(report.faults[0].message, ::testing::ContainsRegex("has the CRC32C [0-9a-f]{8}, but the metadata says "));
+  EXPECT_THAT(report.faults[0].message, ::testing::ContainsRegex("has checksum 0x[0-9a-f]{8} but the metadata says "));
 }
 
 TEST(Verify, ManyFaults_AreCounted_AndTheFirst100Listed) {
@@ -203,10 +205,48 @@ TEST(Verify, UnpublishedFiles_AreToldButNoFault_OthersAreNotLookedAt) {
   EXPECT_THAT(report.unpublished, ElementsAre("data-00000000000000bb-00000.safetensors"));
 }
 
-TEST(Verify, NoCheckpoint_IsRefused) {
+TEST(Verify, DirectoryThatCannotBeOpened_IsRefused) {
   const TemporaryFolder folder;
-  expect_error(ErrorCode::kInvalidArgument, "there is no checkpoint in '", [&] { verify(folder.path()); });
+  write_file(folder / "file", "");
   expect_error(ErrorCode::kInvalidArgument, "No such file or directory", [&] { verify(folder / "none"); });
+  expect_error(ErrorCode::kInvalidArgument, "Not a directory", [&] { verify(folder / "file"); });
+}
+
+TEST(Verify, MissingMetadata_IsAFault) {
+  const TemporaryFolder folder;
+  write_checkpoint(folder / "c", small());
+  std::filesystem::remove(folder / "c" / ".metadata");
+  EXPECT_THAT(messages(verify(folder / "c")), ElementsAre(".metadata [] is missing"));
+  EXPECT_THAT(messages(verify(folder.path())), ElementsAre(".metadata [] is missing"));
+  EXPECT_EQ(verify(folder / "c").files, 0);
+}
+
+TEST(Verify, UnreadableMetadata_IsAFault) {
+  const TemporaryFolder folder;
+  write_checkpoint(folder / "c", small());
+  const std::filesystem::path path = folder / "c" / ".metadata";
+  edit_metadata(folder / "c", "\"shape\":[4,3]", "\"shape\":[4,5]");
+  EXPECT_THAT(messages(verify(folder / "c")), ElementsAre(HasSubstr(".metadata [] '" + path.string() + "': ")));
+  write_file(path, "{\x01");
+  const VerifyReport report = verify(folder / "c");
+  EXPECT_EQ(report.fault_count, 1);
+  EXPECT_THAT(report.faults[0].message, Not(HasSubstr("\x01")));
+  std::filesystem::rename(path, folder / "elsewhere");
+  std::filesystem::create_symlink(folder / "elsewhere", path);
+  EXPECT_THAT(messages(verify(folder / "c")), ElementsAre(HasSubstr(" is a symbolic link, but a checkpoint's files")));
+}
+
+TEST(Verify, MissingMetadata_HasAReportOfBothForms) {
+  const TemporaryFolder folder;
+  NoProgress quiet;
+  std::ostringstream text;
+  EXPECT_FALSE(verify_checkpoint(folder.path(), VerifyFormat::kText, text, quiet));
+  EXPECT_EQ(text.str(), str_cat(".metadata: is missing\n'", folder.path().string(),
+                                "': 1 fault; read 0 blocks, 0 B (0 bytes), of 0 chunks in 0 files\n"));
+  std::ostringstream json;
+  EXPECT_FALSE(verify_checkpoint(folder.path(), VerifyFormat::kJson, json, quiet));
+  EXPECT_EQ(Json::parse(json.str())["faults"],
+            Json::parse(R"([{"file": ".metadata", "tensor": "", "message": "is missing"}])"));
 }
 
 TEST(Verify, Text_SaysWhatWasRead) {

@@ -334,11 +334,11 @@ def test_an_optimizer_without_state_does_not_pass_for_one_with(rank: Rank, tmp_p
 def test_a_stored_dict_that_python_cannot_hold_is_named(place: str, tmp_path: Path) -> None:
     checkpoint.save({"v": {"k": 1}}, tmp_path / "d")
     unhashable = '{"dict":[[[1],"v.k"]]}'
-    text = (tmp_path / "d" / ".metadata").read_text()
+    text = re.sub(r',\n"crc32c":\d+', "", (tmp_path / "d" / ".metadata").read_text())
     if place == "values":
         text = text.replace('"v.k":1', f'"v.k":{unhashable}')
     else:
-        text = re.sub(r'"structure":.*}\n$', f'"structure":{unhashable}}}\n', text)
+        text = re.sub(r'"structure":[^\n]*', f'"structure":{unhashable}}}', text)
     (tmp_path / "d" / ".metadata").write_text(text)
     with pytest.raises(CheckpointError, match=r"is a value that Python cannot hold: TypeError: unhashable"):
         checkpoint.read(tmp_path / "d")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import pickle
 from pathlib import Path
 from typing import Any
@@ -441,7 +440,6 @@ def test_a_writer_without_a_format_saves_several_boxes(rank: Rank, tmp_path: Pat
     assert_equal(target.full_tensor(), whole)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("safetensors") is None, reason="torch's writer needs safetensors")
 @ranks(2)
 def test_one_box_a_rank_goes_through_torchs_hugging_face_writer(rank: Rank, tmp_path: Path) -> None:
     whole = random_values((6, 5), torch.float32)

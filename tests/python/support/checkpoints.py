@@ -67,8 +67,9 @@ class Chunk:
 
 
 def metadata_of(folder: Path) -> dict[str, Any]:
-    """The JSON of `.metadata`."""
+    """The JSON of `.metadata`, without the checksum that would refuse a changed one."""
     parsed: dict[str, Any] = json.loads((folder / ".metadata").read_text(encoding="utf-8"))
+    parsed.pop("crc32c", None)
     return parsed
 
 
