@@ -22,6 +22,16 @@ std::string_view pattern_name(MovePattern pattern) {
   raise(ErrorCode::kInternal, "unknown move pattern");
 }
 
+/// The op, or each dim's own where they differ.
+std::string ops_text(const Step& step, const Reduce& reduce) {
+  std::vector<std::string> ops;
+  for (const int64_t dim : reduce.mesh_dims) {
+    ops.emplace_back(to_string(std::get<Partial>(step.from.dim_splits()[static_cast<size_t>(dim)]).op));
+  }
+  const bool are_alike = std::ranges::all_of(ops, [&](const std::string& op) { return op == ops.front(); });
+  return are_alike ? std::string(to_string(reduce.op)) : join(ops, ", ");
+}
+
 std::string mesh_text(const DeviceMesh& mesh) {
   return str_cat(tuple_text(mesh.shape()), " ", tuple_text(mesh.names()));
 }
@@ -51,7 +61,7 @@ std::string action_text(const Step& step) {
                           for (const int64_t dim : reduce.mesh_dims) {
                             names.push_back(str_cat("'", step.from.mesh().names()[static_cast<size_t>(dim)], "'"));
                           }
-                          return str_cat("reduce_scatter(", to_string(reduce.op), ") over ", join(names, ", "));
+                          return str_cat("reduce_scatter(", ops_text(step, reduce), ") over ", join(names, ", "));
                         },
                     },
                     step.action);

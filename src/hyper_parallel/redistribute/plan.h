@@ -8,8 +8,8 @@
 //             The holder shares the receiver's coordinate on every mesh dim that does not split `from`, so senders are
 //             a fixed function of the mesh and a cell that the receiver holds is never sent.
 //   Reduce    the Partial mesh dims `mesh_dims` are resolved: of each cell that a rank owns under `to` it takes the
-//             share of every member of its group and combines these in mesh order. Each cell is combined on one rank,
-//             so replicas are bit-equal.
+//             share of every member of its group and combines these in mesh order. Replicas combine alike, or one of
+//             them does for all, so that they are bit-equal.
 //
 // A plan follows from (source, target, shape) alone: equal inputs give equal plans on every rank. `rank_plan.h` says
 // what a step means for one rank, `traffic.h` what a plan costs.
@@ -34,6 +34,8 @@ struct Move {
   friend bool operator==(const Move&, const Move&) = default;
 };
 
+/// Sums and averages commute and are reduced together: then `op` is kAvg, and what is divided by is the size of the
+/// averaged dims alone.
 struct Reduce {
   ReduceOp op;
   std::vector<int64_t> mesh_dims;  // ascending
@@ -61,7 +63,8 @@ bool is_local(const Step& step);
 /// The number of steps that communicate.
 int64_t rounds(const Plan& plan);
 
-/// "all_to_all", "all_gather", "slice", "reduce_scatter(sum) over 'dp'".
+/// "all_to_all", "all_gather", "slice", "reduce_scatter(sum) over 'dp'"; "reduce_scatter(sum, avg) over 'dp', 'tp'"
+/// where the ops of the dims differ.
 std::string action_text(const Step& step);
 
 /// The source, the target and a numbered line for each step. Many units are counted, not listed.

@@ -63,6 +63,12 @@ TEST(Plan_ActionText, ReduceOverSeveralMeshDims_NamesEachOfThem) {
   EXPECT_EQ(action_text(plan.steps[0]), "reduce_scatter(sum) over 'dp', 'tp'");
 }
 
+TEST(Plan_ActionText, ReduceOfUnlikeOps_NamesTheOpOfEachMeshDim) {
+  const Plan plan = plan_of(DeviceMesh({2, 2}, {"dp", "tp"}), "P, P(avg)", "S(0), S(0)", {8, 4});
+  ASSERT_EQ(plan.steps.size(), 1u);
+  EXPECT_EQ(action_text(plan.steps[0]), "reduce_scatter(sum, avg) over 'dp', 'tp'");
+}
+
 TEST(Plan_IsLocal, Slice_IsLocalAndNoRound) {
   const Plan plan = plan_of(line(), "R", "Ragged((0,), (1, 3, 0, 4))", {8, 4});
   ASSERT_EQ(plan.steps.size(), 1u);

@@ -62,17 +62,23 @@ void check_reduction_order(const Distribution& source, const Distribution& targe
   }
 }
 
-/// The innermost pending mesh dims of one op, ascending; empty when nothing is pending.
+/// The innermost pending mesh dims whose ops commute, ascending; empty when nothing is pending.
 std::vector<int64_t> innermost_pending(const Distribution& state, const Distribution& target) {
   std::vector<int64_t> dims;
-  std::optional<ReduceOp> op;
   for (size_t dim = state.dim_splits().size(); dim-- > 0;) {
     if (!is_pending(state, target, dim)) continue;
-    if (op && *op != partial_on(state, dim)->op) break;
-    op = partial_on(state, dim)->op;
+    const ReduceOp op = partial_on(state, dim)->op;
+    if (!dims.empty() && !commute(op, partial_on(state, static_cast<size_t>(dims.front()))->op)) break;
     dims.insert(dims.begin(), static_cast<int64_t>(dim));
   }
   return dims;
+}
+
+/// The op of one reduction over `dims`: an avg if any of them is one (see Reduce).
+ReduceOp common_op(const Distribution& state, const std::vector<int64_t>& dims) {
+  const auto op_on = [&](int64_t dim) { return partial_on(state, static_cast<size_t>(dim))->op; };
+  const bool averages = std::ranges::any_of(dims, [&](int64_t dim) { return op_on(dim) == ReduceOp::kAvg; });
+  return averages ? ReduceOp::kAvg : op_on(dims.front());
 }
 
 /// True if a distribution may have these splits: at most one RaggedShard, no Shard beside it.
@@ -84,44 +90,60 @@ bool can_stand_together(const std::vector<DimSplit>& splits) {
   return ragged == 0 || (ragged == 1 && count(std::type_identity<Shard>{}) == 0);
 }
 
-/// One way to spread a reduction over the ranks that take part. `reduced` replaces the pending dims (nothing: what the
-/// target has there, or FlatSplit where the target does not split), `replicas` says whether Replicate dims already take
-/// the target's split.
+/// One way to spread a reduction over the ranks that take part.
 struct Spread {
+  /// Replaces the pending dims; nothing: what the target has there. FlatSplit where that cannot be reached.
   std::optional<DimSplit> reduced;
-  enum class Replicas { kKeep, kSlice } replicas;
+  /// What becomes of Replicate dims: they stay, or take the target's split. Or they share the work: they take the
+  /// target's split, or else FlatSplit, which the Move behind the reduction gathers again.
+  enum class Replicas { kKeep, kSlice, kShare } replicas;
 };
 
+/// What is most often the cheapest comes first, and of those what takes the fewest rounds.
 std::vector<Spread> spreads(size_t tensor_ndim) {
+  using enum Spread::Replicas;
+  std::vector<std::optional<DimSplit>> splits{std::nullopt, FlatSplit{}};
+  for (size_t dim = 0; dim < tensor_ndim; ++dim) splits.emplace_back(Shard(static_cast<int64_t>(dim)));
   std::vector<Spread> all;
-  for (const auto replicas : {Spread::Replicas::kSlice, Spread::Replicas::kKeep}) {
-    all.push_back({std::nullopt, replicas});
-    all.push_back({FlatSplit{}, replicas});
-    for (size_t dim = 0; dim < tensor_ndim; ++dim) all.push_back({Shard(static_cast<int64_t>(dim)), replicas});
+  for (const std::optional<DimSplit>& reduced : splits) {
+    for (const auto replicas : {kSlice, kShare, kKeep}) all.push_back({reduced, replicas});
   }
   return all;
 }
 
-/// The distribution after reducing `dims` of `state` under `spread`, if it is one that the reduction can reach.
+/// What a pending dim may become, the best first. The target has `wanted` there: nothing on another mesh.
+std::vector<DimSplit> choices_of_pending(const Spread& spread, const DimSplit* wanted) {
+  if (spread.reduced) return {*spread.reduced, FlatSplit{}};
+  if (wanted != nullptr && splits(*wanted)) return {*wanted, FlatSplit{}};
+  return {FlatSplit{}};
+}
+
+/// The same of a Replicate dim.
+std::vector<DimSplit> choices_of_replica(const Spread& spread, const DimSplit* wanted) {
+  std::vector<DimSplit> choices;
+  if (spread.replicas != Spread::Replicas::kKeep && wanted != nullptr && splits(*wanted)) choices.push_back(*wanted);
+  if (spread.replicas == Spread::Replicas::kShare) choices.emplace_back(FlatSplit{});
+  choices.emplace_back(Replicate{});
+  return choices;
+}
+
+/// The distribution after reducing `dims` of `state` under `spread`: each dim becomes the first of its choices that the
+/// reduction can reach. Nothing if a dim can become none of them.
 std::optional<Distribution> reduced_to(const Distribution& state, const Distribution& target,
                                        const std::vector<int64_t>& dims, const Spread& spread) {
   std::vector<DimSplit> changed = state.dim_splits();
   for (size_t dim = 0; dim < changed.size(); ++dim) {
-    const bool target_splits = same_mesh(state, target) && splits(target.dim_splits()[dim]);
-    if (std::ranges::find(dims, static_cast<int64_t>(dim)) != dims.end()) {
-      changed[dim] = spread.reduced  ? *spread.reduced
-                     : target_splits ? target.dim_splits()[dim]
-                                     : DimSplit(FlatSplit{});
-    } else if (std::holds_alternative<Replicate>(changed[dim]) && target_splits &&
-               spread.replicas == Spread::Replicas::kSlice &&
-               !std::holds_alternative<FlatSplit>(
-                   target.dim_splits()[dim])) {  // a flat cut here would be outside later ones
-      changed[dim] = target.dim_splits()[dim];
-    }
+    const bool is_reduced = std::ranges::find(dims, static_cast<int64_t>(dim)) != dims.end();
+    if (!is_reduced && !std::holds_alternative<Replicate>(changed[dim])) continue;
+    const DimSplit* wanted = same_mesh(state, target) ? &target.dim_splits()[dim] : nullptr;
+    const auto choices = is_reduced ? choices_of_pending(spread, wanted) : choices_of_replica(spread, wanted);
+    const bool found = std::ranges::any_of(choices, [&](const DimSplit& choice) {
+      changed[dim] = choice;
+      return can_stand_together(changed) && state.is_refined_by(Distribution(state.mesh(), changed, state.shape()));
+    });
+    if (!found) return std::nullopt;
   }
-  if (!can_stand_together(changed)) return std::nullopt;
-  Distribution reduced(state.mesh(), std::move(changed), state.shape());
-  return state.is_refined_by(reduced) ? std::optional(std::move(reduced)) : std::nullopt;
+  return Distribution(state.mesh(), std::move(changed), state.shape());
 }
 
 bool same_splits(const Distribution& a, const Distribution& b) {
@@ -146,29 +168,48 @@ void append_move(Plan& plan, const Distribution& state, const Distribution& targ
   plan.steps.push_back({Move{pattern}, state, target});
 }
 
-/// The reduction of `dims` after which the least is received in all, by it and by the Move to the target; then the
-/// fewest rounds, then the least on the busiest rank, then the first.
-Step best_reduce(const Distribution& state, const Distribution& target, const std::vector<int64_t>& dims) {
-  const ReduceOp op = partial_on(state, static_cast<size_t>(dims.front()))->op;
-  std::optional<Step> best;
-  std::tuple<int64_t, int64_t, int64_t> best_cost;
-  for (const Spread& spread : spreads(state.shape().size())) {
-    auto reduced = reduced_to(state, target, dims, spread);
-    if (!reduced) continue;
-    Plan tail{state, target, {Step{Reduce{op, dims}, state, *reduced}}};
-    append_move(tail, *reduced, target);
-    const MeshTraffic cost = mesh_traffic(tail);
-    const std::tuple key(cost.total_received, cost.rounds, cost.max_received);
-    if (!best || key < best_cost) {
-      best = std::move(tail.steps.front());
-      best_cost = key;
-    }
-    if (std::get<0>(best_cost) == cost.lower_bound) break;
+/// The cheapest of the plans that it is shown: the least received in all, then the fewest rounds, then the least on the
+/// busiest rank, then the first.
+class Cheapest {
+ public:
+  void offer(Plan plan) {
+    const MeshTraffic traffic = mesh_traffic(plan);
+    const Cost cost(traffic.total_received, traffic.rounds, traffic.max_received);
+    if (plan_ && cost_ <= cost) return;
+    plan_ = std::move(plan);
+    cost_ = cost;
+    is_at_bound_ = traffic.total_received == traffic.lower_bound;
   }
-  // No layout gives such a source; a distribution can hold a FlatSplit that was cut outside the pending dims.
-  HP_CHECK(best.has_value(), kInvalidArgument, "cannot reduce ", short_text(state),
-           ": its blocks are cut flat on a mesh dim outside the pending reduction");
-  return *best;
+
+  /// True if nothing that is still to come receives less.
+  bool is_at_bound() const { return is_at_bound_; }
+  std::optional<Plan> take() && { return std::move(plan_); }
+
+ private:
+  using Cost = std::tuple<int64_t, int64_t, int64_t>;
+  std::optional<Plan> plan_;
+  Cost cost_;
+  bool is_at_bound_ = false;
+};
+
+/// Offers every way to end the plan that has led to `state`.
+void search(const Plan& begun, const Distribution& state, Cheapest& cheapest) {
+  const std::vector<int64_t> dims = innermost_pending(state, begun.target);
+  if (dims.empty()) {
+    Plan plan = begun;
+    append_move(plan, state, begun.target);
+    return cheapest.offer(std::move(plan));
+  }
+  std::vector<Distribution> seen;
+  for (const Spread& spread : spreads(state.shape().size())) {
+    if (cheapest.is_at_bound()) return;
+    const auto reduced = reduced_to(state, begun.target, dims, spread);
+    if (!reduced || std::ranges::find(seen, *reduced) != seen.end()) continue;
+    seen.push_back(*reduced);
+    Plan longer = begun;
+    longer.steps.push_back({Reduce{common_op(state, dims), dims}, state, *reduced});
+    search(longer, *reduced, cheapest);
+  }
 }
 
 }  // namespace
@@ -183,13 +224,17 @@ Plan plan_distribution(const Distribution& source, const Distribution& target) {
   check_no_new_partial(source, target);
   check_reduction_order(source, target);
   Plan plan{source, target, {}};
-  Distribution state = source;
-  for (auto dims = innermost_pending(state, target); !dims.empty(); dims = innermost_pending(state, target)) {
-    plan.steps.push_back(best_reduce(state, target, dims));
-    state = plan.steps.back().to;
+  if (innermost_pending(source, target).empty()) {
+    append_move(plan, source, target);
+    return plan;
   }
-  append_move(plan, state, target);
-  return plan;
+  Cheapest cheapest;
+  search(plan, source, cheapest);
+  auto found = std::move(cheapest).take();
+  // No layout gives such a source; a distribution can hold a FlatSplit that was cut outside the pending dims.
+  HP_CHECK(found.has_value(), kInvalidArgument, "cannot reduce ", short_text(source),
+           ": its blocks are cut flat on a mesh dim outside the pending reduction");
+  return *std::move(found);
 }
 
 }  // namespace hyper_parallel

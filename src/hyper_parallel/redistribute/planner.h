@@ -9,9 +9,10 @@ namespace hyper_parallel {
 /// The plan that takes a tensor of `shape` from `source` to `target`.
 ///
 /// Without Partial it is at most one Move, which receives exactly the cells that a rank needs and does not hold. A
-/// Partial is first sliced to what the target still needs (local), then reduced onto the ranks for which the bytes
-/// received by that and by the Move behind it are fewest, then moved. Partial dims of unlike ops are reduced innermost
-/// first.
+/// Partial is reduced onto the ranks for which the bytes received by that and by the Move behind it are fewest, then
+/// moved; of equal bytes the fewest rounds decide. Replicas reduce what the target wants of them, or share the work and
+/// gather afterwards where that receives less. Partial dims whose ops commute (sum and avg do) are reduced together,
+/// the others innermost first.
 ///
 /// Throws kInvalidArgument: a layout that does not fit `shape`; a Partial in the target that is not the same Partial in
 /// the source; meshes over different sets of ranks; different meshes where a layout is ragged; a pending reduction that

@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 #include <ostream>
+#include <tuple>
 
 #include "hyper_parallel/base/text.h"
 #include "hyper_parallel/redistribute/traffic.h"
@@ -135,6 +136,57 @@ TEST(Planner_RaggedToAnotherMeshDim, Messages_StayInTheGroupOfTheSourcesDim) {
 TEST(Planner_UnlikePartials, Reduces_InnermostFirst) {
   const Plan plan = plan_redistribution(layout_of(grid(), "P, P(max)"), layout_of(grid(), "S(0), S(1)"), {8, 4});
   EXPECT_EQ(actions(plan), "reduce_scatter(max) over 'b'; reduce_scatter(sum) over 'a'");
+}
+
+TEST(Planner_UnlikePartials, SumAndAvg_AreReducedTogether) {
+  for (const char* from : {"P, P(avg)", "P(avg), P"}) {
+    const Plan plan = plan_redistribution(layout_of(grid(), from), layout_of(grid(), "S(0), S(0)"), {8, 4});
+    ASSERT_EQ(plan.steps.size(), 1u) << from;
+    EXPECT_EQ(std::get<Reduce>(plan.steps[0].action), (Reduce{ReduceOp::kAvg, {0, 1}})) << from;
+    EXPECT_EQ(mesh_traffic(plan).total_received, 96) << from;  // 8 cells on each of 4 ranks, of 3 others
+    // (1 + 2 + 4 + 8) / 2: what is averaged over is one dim of two ranks.
+    const Shares result = simulate(plan, {{0, Shares::mapped_type(32, 1)},
+                                          {1, Shares::mapped_type(32, 2)},
+                                          {2, Shares::mapped_type(32, 4)},
+                                          {3, Shares::mapped_type(32, 8)}});
+    EXPECT_EQ(result.at(3), std::vector<double>(8, 7.5)) << from;
+  }
+}
+
+TEST(Planner_UnlikePartials, FirstReduction_LooksAheadToTheNext) {
+  // Max onto rows of 'b' would do as well for itself; columns let the sum over 'a' end where the target wants it.
+  const Plan plan = plan_redistribution(layout_of(grid(), "P, P(max)"), layout_of(grid(), "S(1), R"), {8, 4});
+  EXPECT_EQ(mesh_traffic(plan).total_received, 128) << to_string(plan);
+  EXPECT_EQ(mesh_traffic(plan).lower_bound, 128);
+}
+
+TEST(Planner_PartialBesideReplicas, Replicas_ShareTheWorkWhereThatReceivesLess) {
+  const auto plan_on = [](const DeviceMesh& mesh) {
+    return plan_redistribution(layout_of(mesh, "R, P"), layout_of(mesh, "R, S(0)"), {12, 4});
+  };
+  // Of two shares one is received either way: each replica reduces for itself.
+  const Plan two = plan_on(grid());
+  EXPECT_EQ(actions(two), "reduce_scatter(sum) over 'b'");
+  EXPECT_EQ(mesh_traffic(two).total_received, 4 * 24);
+  // Of three shares two are. Half of 16 cells from each of two others and the other half reduced: 16 + 8, not 32.
+  const Plan three = plan_on(DeviceMesh({2, 3}, {"a", "b"}));
+  EXPECT_EQ(actions(three), "reduce_scatter(sum) over 'b'; all_gather");
+  EXPECT_EQ(mesh_traffic(three).total_received, 6 * 24);
+  EXPECT_EQ(mesh_traffic(three).lower_bound, 6 * 24);
+  const std::vector<double> values = counted_values({12, 4});
+  EXPECT_EQ(simulate(three, distribute_values(three.source, values)), distribute_values(three.target, values));
+}
+
+TEST(Planner_PartialAndShard, MovesOnAnotherDim_WaitForTheReduction) {
+  // Moving shares first would move each of them.
+  for (const auto& [from, to, received] :
+       {std::tuple("P, S(0)", "S(0), R", 80), std::tuple("P, S(0)", "S(0), S(1)", 48),
+        std::tuple("P, S(0)", "R, S(1)", 80), std::tuple("S(0), P", "S(0), S(0)", 32)}) {
+    const Plan plan = plan_redistribution(layout_of(grid(), from), layout_of(grid(), to), {8, 4});
+    EXPECT_TRUE(std::holds_alternative<Reduce>(plan.steps.at(0).action)) << from << " to " << to;
+    EXPECT_LE(rounds(plan), 2) << from << " to " << to;
+    EXPECT_EQ(mesh_traffic(plan).total_received, received) << from << " to " << to;
+  }
 }
 
 TEST(Planner_OtherMesh, NormalLayouts_MoveTheLowerBoundInOneRound) {

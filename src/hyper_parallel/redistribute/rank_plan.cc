@@ -106,9 +106,19 @@ void for_each_member(const DeviceMesh& mesh, const std::vector<int64_t>& dims, D
   }
 }
 
+/// The product of the sizes of the mesh dims that `reduce` averages over.
+int64_t averaged_size(const Step& step, const Reduce& reduce) {
+  int64_t size = 1;
+  for (const int64_t dim : reduce.mesh_dims) {
+    const auto& partial = std::get<Partial>(step.from.dim_splits()[static_cast<size_t>(dim)]);
+    if (partial.op == ReduceOp::kAvg) size *= step.from.mesh().size(dim);
+  }
+  return size;
+}
+
 void fill_reduce(RankStep& out, const Step& step, const Reduce& reduce, const Ends& own, int64_t rank) {
   const Dims& shape = step.from.shape();
-  out.combine = Combine{reduce.op, 0, {}};
+  out.combine = Combine{reduce.op, averaged_size(step, reduce), {}};
   // All members hold a share of the same region, so each sends the same pieces of this rank's target.
   const std::vector<Piece> own_pieces = intersect(own.source, own.target, shape);
   for_each_member(step.from.mesh(), reduce.mesh_dims, own.from_coordinate, [&](const Dims& member) {
@@ -121,7 +131,6 @@ void fill_reduce(RankStep& out, const Step& step, const Reduce& reduce, const En
     add_transfer(out.receives, peer, own_pieces, Side::kTarget);
     add_transfer(out.sends, peer, intersect(own.source, step.to.owned(member), shape), Side::kSource);
   });
-  out.combine->group_size = static_cast<int64_t>(out.combine->sources.size());
 }
 
 void append_lines(std::ostringstream& out, std::string_view verb, const std::vector<Transfer>& transfers) {
@@ -168,7 +177,9 @@ std::string to_string(const RankStep& step) {
   }
   if (step.combine) {
     out << "combine by " << to_string(step.combine->op) << " in the order of ranks "
-        << tuple_text(step.combine->sources) << "\n";
+        << tuple_text(step.combine->sources);
+    if (step.combine->op == ReduceOp::kAvg) out << ", divided by " << step.combine->divisor;
+    out << "\n";
   }
   return std::move(out).str();
 }

@@ -34,7 +34,7 @@ struct Transfer {
 /// How a Reduce combines: own share and received messages, in the order of `sources`.
 struct Combine {
   ReduceOp op;
-  int64_t group_size = 0;        // the divisor of an avg
+  int64_t divisor = 1;           // of what is combined: the size of the averaged mesh dims
   std::vector<int64_t> sources;  // global ranks in mesh order, this rank among them
   friend bool operator==(const Combine&, const Combine&) = default;
 };

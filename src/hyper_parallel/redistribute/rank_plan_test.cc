@@ -165,5 +165,16 @@ TEST(RankPlan_Text, Reduce_NamesTheOrderOfItsSum) {
             "combine by max in the order of ranks (1, 0)\n");
 }
 
+TEST(RankPlan_Text, AverageOverOneOfTwoDims_IsDividedByThatDimsSize) {
+  const Plan plan = plan_of(DeviceMesh({1, 3, 2}), "R, P(avg), P", "R, S(0), S(0)", {6});
+  const RankStep step = rank_step(plan.steps.at(0), 0);
+  EXPECT_EQ(step.combine->divisor, 3);
+  EXPECT_EQ(step.combine->sources.size(), 6u);
+  EXPECT_NE(to_string(step).find("combine by avg in the order of ranks (0, 1, 2, 3, 4, 5), divided by 3\n"),
+            std::string::npos)
+      << to_string(step);
+  EXPECT_EQ(rank_step(plan_of(DeviceMesh({2}), "P", "S(0)", {2}).steps.at(0), 0).combine->divisor, 1);
+}
+
 }  // namespace
 }  // namespace hyper_parallel

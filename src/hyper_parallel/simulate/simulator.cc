@@ -114,8 +114,8 @@ Buffer run_reduce(const RankStep& step, int64_t rank, const Buffer& source, Mail
     const auto receive = std::ranges::find(step.receives, sender, &Transfer::peer);
     if (receive != step.receives.end()) target.write(receive->pieces, take(mail, sender, *receive, rank), op);
   }
-  const double divisor = op == ReduceOp::kAvg ? static_cast<double>(step.combine->group_size) : 1;
-  return std::move(target).finish(step.combine->group_size, divisor);
+  return std::move(target).finish(static_cast<int64_t>(step.combine->sources.size()),
+                                  static_cast<double>(step.combine->divisor));
 }
 
 /// Throws unless `shares` holds what the ranks own under `distribution`.

@@ -195,7 +195,8 @@ TEST(PlanCommand_Json, Reduction_HasACombineAndNoLowerBoundForTheRank) {
   PlanOptions options = options_of("4", "2", "P(avg)", "S(0)");
   options.rank = "0";
   const nlohmann::json json = json_of(options);
-  EXPECT_EQ(json["rank"]["steps"][0]["combine"], nlohmann::json::parse(R"({"op": "avg", "sources": [0, 1]})"));
+  EXPECT_EQ(json["rank"]["steps"][0]["combine"],
+            nlohmann::json::parse(R"({"op": "avg", "sources": [0, 1], "divisor": 2})"));
   EXPECT_TRUE(json["rank"]["lower_bound_bytes"].is_null());
 }
 

@@ -75,7 +75,10 @@ Json rank_step_json(const RankStep& step) {
     keeps.push_back({{"elements", copy.from.numel()}, {"from", view_json(copy.from)}, {"to", view_json(copy.to)}});
   }
   Json combine;
-  if (step.combine) combine = {{"op", to_string(step.combine->op)}, {"sources", step.combine->sources}};
+  if (step.combine) {
+    combine = {
+        {"op", to_string(step.combine->op)}, {"sources", step.combine->sources}, {"divisor", step.combine->divisor}};
+  }
   return {{"sends", transfers_json(step.sends)},
           {"receives", transfers_json(step.receives)},
           {"keeps", std::move(keeps)},

@@ -134,7 +134,7 @@ at::Tensor run_reduce(const RankStep& step, const at::Tensor& source, const Mesh
   }
   at::Tensor reduced = at::empty({step.target_numel}, source.options());
   reduce_shares(communicator.group(), round, reduction_of(combine.op), reduced);
-  if (combine.op == ReduceOp::kAvg) reduced.div_(combine.group_size);
+  if (combine.divisor != 1) reduced.div_(combine.divisor);
   if (order.empty() || order == std::vector{run_view(0, step.target_numel)}) return reduced;
   at::Tensor target = at::empty({step.target_numel}, source.options());
   unpack(reduced, target, order);
