@@ -51,7 +51,7 @@ bench:
 	@cmake --preset bench >/dev/null
 	@cmake --build --preset bench --target benchmarks hyper-parallel _core _torch
 	@PYTHONPATH=build/bench/python tools/run_benchmarks.sh build/bench/benchmarks \
-	  benchmarks/python/bench_dtensor.py benchmarks/python/bench_checkpoint.py
+	  benchmarks/python/bench_dtensor.py benchmarks/python/bench_plans.py benchmarks/python/bench_checkpoint.py
 
 wheel:
 	@tools/setup.sh build test

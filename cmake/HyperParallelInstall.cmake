@@ -50,7 +50,9 @@ set(
   placement
   layout
   geometry
+  random
   redistribute
+  operations
   simulate
   checkpoint
 )

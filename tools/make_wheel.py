@@ -23,6 +23,8 @@ from pathlib import Path
 from scikit_build_core import build
 
 ROOT = Path(__file__).resolve().parent.parent
+SHARED_SETTINGS = ("CMAKE_CXX_", "HYPER_PARALLEL_WARNINGS_AS_ERRORS")
+"""What decides a compiler's command line beside the build type."""
 
 
 def main() -> int:
@@ -66,7 +68,7 @@ def preset_options(tree: Path) -> list[str]:
         "build-dir=build/dev",
         f"cmake.build-type={settings['CMAKE_BUILD_TYPE']}",
         f"cmake.define.HYPER_PARALLEL_PYTHON={tree}/.venv/bin/python",
-        *(f"cmake.define.{name}={value}" for name, value in settings.items() if name.startswith("CMAKE_CXX_")),
+        *(f"cmake.define.{name}={value}" for name, value in settings.items() if name.startswith(SHARED_SETTINGS)),
     ]
 
 

@@ -2,8 +2,8 @@
 
     python benchmarks/python/bench_dtensor.py [--pairs 21] [--only REGEX] [--quick]
 
-Rows: what a call on a small DTensor adds to the same call on plain tensors, what a step of AdamW over many of them
-adds, and redistributions. paired/measure.py says how they are timed.
+Rows: what a call on a small DTensor adds to the same call on plain tensors, a tensor-parallel transformer block, what a
+step of AdamW over many of them adds, and redistributions. paired/measure.py says how they are timed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch.distributed as dist
-from dtensor_bench import calls, optimizer, report, transfers
+from dtensor_bench import block, calls, optimizer, report, transfers
 from dtensor_bench.worlds import Worlds
 from paired.figure import Figure
 from paired.measure import Effort
@@ -54,7 +54,12 @@ def run_rank(options: Options) -> None:
     """Runs the rows on this rank; rank 0 prints them."""
     mesh = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("x",))
     worlds = Worlds(mesh, mesh.to_torch("cpu"))
-    figures: list[Figure] = [*calls.figures(worlds), *optimizer.figures(worlds), *transfers.figures(worlds)]
+    figures: list[Figure] = [
+        *calls.figures(worlds),
+        *block.figures(worlds),
+        *optimizer.figures(worlds),
+        *transfers.figures(worlds),
+    ]
     if dist.get_rank() == 0:
         report.print_header(options.effort)
     for figure in figures:

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "hyper_parallel/torch/elementwise_argument.h"
+#include "hyper_parallel/torch/operation_argument.h"
 
 namespace hyper_parallel::bindings {
 

@@ -7,6 +7,7 @@
 #include "core_conversions.h"
 #include "hyper_parallel/base/error.h"
 #include "torch_guarded.h"
+#include "torch_random.h"
 
 namespace hyper_parallel::bindings {
 namespace {
@@ -14,9 +15,11 @@ namespace {
 /// The process group that torch.distributed uses by default; raises FailedPreconditionError without one.
 c10::intrusive_ptr<c10d::ProcessGroup> default_group() {
   const py::gil_scoped_acquire gil;
-  return py::module_::import("hyper_parallel.platform")
-      .attr("world_group")()
-      .cast<c10::intrusive_ptr<c10d::ProcessGroup>>();
+  auto group = py::module_::import("hyper_parallel.platform")
+                   .attr("world_group")()
+                   .cast<c10::intrusive_ptr<c10d::ProcessGroup>>();
+  random_state_goes_under(group);
+  return group;
 }
 
 /// torch.distributed's default process group, null without one.
@@ -46,13 +49,14 @@ py::object mesh_of(const DeviceMesh& mesh) {
 }
 
 MeshCommunicator deferred_communicator(int64_t rank, const DeviceMesh& mesh) {
-  return MeshCommunicator::deferred(&default_group, rank, mesh);
+  return MeshCommunicator::deferred(&default_group, rank, mesh, process_random_state());
 }
 
 void bind_communicator(py::module_& module) {
   py::class_<MeshCommunicator>(module, "Communicator", "A mesh whose ranks can talk to each other.")
       .def(py::init([](const c10::intrusive_ptr<c10d::ProcessGroup>& group, const DeviceMesh& mesh) {
-             return MeshCommunicator(group, mesh);
+             random_state_goes_under(group);
+             return MeshCommunicator(group, mesh, {}, process_random_state());
            }),
            py::arg("group").none(false), py::arg("mesh"),
            "Args:\n    group: A process group that numbers ranks as the job does and holds all of the mesh.\n"

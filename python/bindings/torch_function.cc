@@ -7,7 +7,7 @@
 #include <variant>
 
 #include "hyper_parallel/base/error.h"
-#include "hyper_parallel/torch/elementwise_table.h"
+#include "hyper_parallel/torch/operation_table.h"
 #include "torch_attributes.h"
 #include "torch_guarded.h"
 #include "torch_operation.h"
@@ -77,21 +77,32 @@ py::object call_plain(py::handle function, py::handle args, py::handle kwargs) {
   return checked(PyObject_Call(function.ptr(), args.ptr(), kwargs && !kwargs.is_none() ? kwargs.ptr() : nullptr));
 }
 
-/// The first DTensor in args or kwargs, lists looked into; null if there is none.
-py::handle first_wrapper(py::handle items) {
-  if (is_wrapper(items)) return items;
+/// The first DTensor in `items` that is `wanted`; lists, tuples and dicts are looked into. Null if there is none.
+template <typename Wanted>
+py::handle find_wrapper(py::handle items, const Wanted& wanted) {
+  if (!items) return {};
+  if (is_wrapper(items)) return wanted(items) ? items : py::handle();
   if (PyTuple_Check(items.ptr()) || PyList_Check(items.ptr())) {
     for (const py::handle item : items) {
-      if (const py::handle found = first_wrapper(item)) return found;
+      if (const py::handle found = find_wrapper(item, wanted)) return found;
     }
   }
   if (PyDict_Check(items.ptr())) {
     for (const auto& [name, item] : py::reinterpret_borrow<py::dict>(items)) {
-      if (const py::handle found = first_wrapper(item)) return found;
+      if (const py::handle found = find_wrapper(item, wanted)) return found;
     }
   }
   return {};
 }
+
+/// The same among a call's arguments.
+template <typename Wanted>
+py::handle find_operand(py::handle args, py::handle kwargs, const Wanted& wanted) {
+  const py::handle found = find_wrapper(args, wanted);
+  return found ? found : find_wrapper(kwargs, wanted);
+}
+
+bool is_ragged(py::handle wrapper) { return unwrap_unchecked(wrapper)->layout().is_ragged(); }
 
 py::object run(const Operation& operation, py::handle args, py::handle kwargs) {
   PyObject* const* items = reinterpret_cast<PyTupleObject*>(args.ptr())->ob_item;
@@ -108,29 +119,58 @@ py::object answer_from_local(py::handle function, py::handle args, py::handle kw
   return call_plain(function, replaced, kwargs);
 }
 
-[[noreturn]] void refuse(py::handle function, py::handle args, py::handle kwargs) {
+/// What answers functions without an entry on normal layouts; null until the package has named it.
+py::object& fallback() {
+  static auto* const kFallback = new py::object;
+  return *kFallback;
+}
+
+/// The fallback's answer, NotImplemented where there is none.
+py::object answer_by_fallback(py::handle function, py::handle args, py::handle kwargs) {
+  if (!fallback() || find_operand(args, kwargs, is_ragged))
+    return py::reinterpret_borrow<py::object>(Py_NotImplemented);
+  return fallback()(readable_name(function), function, args, kwargs ? kwargs : py::handle(py::dict()));
+}
+
+py::object answer_unknown(py::handle function, py::handle args, py::handle kwargs) {
   const std::string name = readable_name(function);
-  py::handle operand = first_wrapper(args);
-  if (!operand && kwargs) operand = first_wrapper(kwargs);
+  const py::handle ragged = find_operand(args, kwargs, is_ragged);
+  const py::handle operand = ragged ? ragged : find_operand(args, kwargs, [](py::handle) { return true; });
   HP_CHECK(operand, kType, "operation '", name, "' was given no DTensor");
+  py::object answered = answer_by_fallback(function, args, kwargs);
+  if (answered.ptr() != Py_NotImplemented) return answered;
   refuse_operation(name, *unwrap_unchecked(operand));
+}
+
+/// What a rule does not cover, it refuses before anything is communicated; the fallback may cover it.
+py::object run_or_fall_back(const Operation& operation, py::handle function, py::handle args, py::handle kwargs) {
+  if (operation.rule == nullptr && operation.composite == nullptr) return run(operation, args, kwargs);
+  try {
+    return run(operation, args, kwargs);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUnimplemented) throw;
+    py::object answered = answer_by_fallback(function, args, kwargs);
+    if (answered.ptr() == Py_NotImplemented) throw;
+    return answered;
+  }
 }
 
 py::object dispatch(py::handle function, py::handle args, py::handle kwargs) {
   const auto found = entries().find(key_of(function));
-  if (found == entries().end()) refuse(function, args, kwargs);
-  return std::visit(Overloaded{
-                        [&](const Operation* operation) { return run(*operation, args, kwargs); },
-                        [&](const Metadata&) {
-                          const WithoutTorchFunction guard;
-                          return call_plain(function, args, kwargs);
-                        },
-                        [&](const FromLocal&) { return answer_from_local(function, args, kwargs); },
-                        [&](const Handler& handler) {
-                          return handler.callable(function, args, kwargs ? kwargs : py::handle(py::dict()));
-                        },
-                    },
-                    found->second.treatment);
+  if (found == entries().end()) return answer_unknown(function, args, kwargs);
+  return std::visit(
+      Overloaded{
+          [&](const Operation* operation) { return run_or_fall_back(*operation, function, args, kwargs); },
+          [&](const Metadata&) {
+            const WithoutTorchFunction guard;
+            return call_plain(function, args, kwargs);
+          },
+          [&](const FromLocal&) { return answer_from_local(function, args, kwargs); },
+          [&](const Handler& handler) {
+            return handler.callable(function, args, kwargs ? kwargs : py::handle(py::dict()));
+          },
+      },
+      found->second.treatment);
 }
 
 /// Whether every class that takes part is torch's or ours; another tensor class may know better what to do with us.
@@ -211,6 +251,10 @@ void bind_torch_function(py::module_& module) {
       },
       py::arg("function"), py::arg("handler"), py::arg("role") = "call",
       "Lets handler(function, args, kwargs) answer a function of torch.");
+  module.def(
+      "register_fallback", [](const py::function& callable) { fallback() = callable; }, py::arg("callable"),
+      "Lets callable(name, function, args, kwargs) answer every function of torch that has no entry where no argument "
+      "is ragged; NotImplemented refuses.");
   module.def("operation_names", &operation_names, "All elementwise operations, sorted.");
   module.def(
       "call",

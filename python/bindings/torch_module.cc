@@ -5,9 +5,11 @@
 #include "torch_collectives.h"
 #include "torch_communicator.h"
 #include "torch_dtensor.h"
+#include "torch_factories.h"
 #include "torch_function.h"
 #include "torch_operation.h"
 #include "torch_planner.h"
+#include "torch_random.h"
 
 PYBIND11_MODULE(_torch, module) {
   using namespace hyper_parallel::bindings;
@@ -19,6 +21,8 @@ PYBIND11_MODULE(_torch, module) {
   bind_communicator(module);
   bind_collectives(module);
   bind_dtensor(module);
+  bind_factories(module);
+  bind_random(module);
   bind_torch_function(module);
   bind_attributes(module);
   bind_operators(module);

@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "hyper_parallel/base/error.h"
-#include "hyper_parallel/torch/elementwise_call.h"
+#include "hyper_parallel/torch/operation_call.h"
+#include "hyper_parallel/torch/operation_rules.h"
 #include "torch_arguments.h"
 #include "torch_guarded.h"
 #include "torch_wrapper.h"
@@ -17,12 +18,30 @@
 namespace hyper_parallel::bindings {
 namespace {
 
-/// What an in-place form was given to write.
+/// What an in-place form was given to write, or a view is of.
 py::handle written_argument(std::span<PyObject* const> arguments, py::handle kwargs) {
   if (!arguments.empty()) return arguments.front();
   HP_DCHECK(kwargs);  // without any argument the call has failed
   PyObject* named = PyDict_GetItemString(kwargs.ptr(), "self");
   return named != nullptr ? named : PyDict_GetItemString(kwargs.ptr(), "input");
+}
+
+/// The result as a wrapper; of a view, one that knows its base.
+py::object wrap_result(const Operation& operation, DTensor result, std::span<PyObject* const> arguments,
+                       py::handle kwargs) {
+  const at::Tensor local = result.local();
+  py::object wrapped = wrap(std::move(result));
+  if (!operation.is_view) return wrapped;
+  const py::handle base = written_argument(arguments, kwargs);
+  // Where the operand had to be redistributed, or was reshaped to a copy, nothing is shared.
+  if (is_wrapper(base) && unwrap_unchecked(base)->local().is_alias_of(local)) set_base(wrapped, base);
+  return wrapped;
+}
+
+/// Several results of one operation, named as torch names them: torch.return_types.max.
+py::object named_results(const Operation& operation, const py::tuple& results) {
+  const py::object types = py::module_::import("torch.return_types");
+  return py::hasattr(types, operation.name.c_str()) ? types.attr(operation.name.c_str())(results) : py::object(results);
 }
 
 /// One of Python's operators.
@@ -127,13 +146,24 @@ py::object run_operation(const Operation& operation, std::span<PyObject* const> 
     }
     return py::reinterpret_borrow<py::object>(written);
   }
-  if (!operation.is_list) return wrap(std::move(results.front()));
+  const bool many = operation.is_list || operation.returns_list || results.size() > 1;
+  if (!many) return wrap_result(operation, std::move(results.front()), arguments, kwargs);
   py::tuple list(results.size());
-  for (size_t i = 0; i < results.size(); ++i) list[i] = wrap(std::move(results[i]));
-  return list;
+  for (size_t i = 0; i < results.size(); ++i) {
+    list[i] = wrap_result(operation, std::move(results[i]), arguments, kwargs);
+  }
+  return operation.is_list || operation.returns_list ? py::object(list) : named_results(operation, list);
 }
 
 void bind_operators(py::module_& module) {
+  module.def(
+      "ruled_operations",
+      [] {
+        std::vector<std::pair<std::string, std::string>> rows;
+        for (const RuledRow& row : ruled_rows()) rows.emplace_back(row.name, row.meaning);
+        return rows;
+      },
+      "The operations that have a rule, each with the rule's meaning, in the table's order.");
   module.def(
       "install_operators",
       [](const py::type& wrapper_class) {

@@ -9,7 +9,7 @@
 
 #include <span>
 
-#include "hyper_parallel/torch/elementwise_table.h"
+#include "hyper_parallel/torch/operation_table.h"
 
 namespace hyper_parallel::bindings {
 

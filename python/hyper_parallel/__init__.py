@@ -26,7 +26,21 @@ from hyper_parallel.placement import Partial, Placement, RaggedShard, Replicate,
 from hyper_parallel.visualize import visualize
 
 if TYPE_CHECKING:
+    from hyper_parallel._fallback import fallback_counts, reset_fallback_counts
     from hyper_parallel.dtensor import DTensor, distribute_tensor, from_torch_dtensor, to_torch_dtensor
+    from hyper_parallel.factories import (
+        empty,
+        full,
+        get_rng_state,
+        manual_seed,
+        ones,
+        rand,
+        randn,
+        replay_random,
+        set_rng_state,
+        zeros,
+    )
+    from hyper_parallel.sharding import custom_shard, shard
 
 __all__ = [
     "ArgumentTypeError",
@@ -46,19 +60,47 @@ __all__ = [
     "Replicate",
     "Shard",
     "UnimplementedError",
+    "custom_shard",
     "distribute_tensor",
+    "empty",
+    "fallback_counts",
     "from_torch_dtensor",
+    "full",
+    "get_rng_state",
     "init_device_mesh",
+    "manual_seed",
+    "ones",
+    "rand",
+    "randn",
+    "replay_random",
+    "reset_fallback_counts",
+    "set_rng_state",
+    "shard",
     "to_torch_dtensor",
     "visualize",
+    "zeros",
 ]
 
 # Where the names live that need a framework.
 _LAZY = {
     "DTensor": "hyper_parallel.dtensor",
+    "custom_shard": "hyper_parallel.sharding",
     "distribute_tensor": "hyper_parallel.dtensor",
+    "empty": "hyper_parallel.factories",
+    "fallback_counts": "hyper_parallel._fallback",
     "from_torch_dtensor": "hyper_parallel.dtensor",
+    "full": "hyper_parallel.factories",
+    "get_rng_state": "hyper_parallel.factories",
+    "manual_seed": "hyper_parallel.factories",
+    "ones": "hyper_parallel.factories",
+    "rand": "hyper_parallel.factories",
+    "randn": "hyper_parallel.factories",
+    "replay_random": "hyper_parallel.factories",
+    "reset_fallback_counts": "hyper_parallel._fallback",
+    "set_rng_state": "hyper_parallel.factories",
+    "shard": "hyper_parallel.sharding",
     "to_torch_dtensor": "hyper_parallel.dtensor",
+    "zeros": "hyper_parallel.factories",
 }
 
 

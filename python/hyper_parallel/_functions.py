@@ -8,16 +8,37 @@ from typing import Any
 import torch
 import torch.nn.functional
 
-from hyper_parallel import _handlers, _torch
+from hyper_parallel import (
+    _autograd_handlers,  # noqa: F401  (adds itself to the registry)
+    _fallback,
+    _handlers,
+    _random_handlers,  # noqa: F401  (the same)
+    _ruled_handlers,  # noqa: F401  (the same)
+    _torch,
+    _value_handlers,  # noqa: F401  (the same)
+)
 
 _Function = Callable[..., Any]
 
 # Other names of torch for operations in the table.
 _ALIASES = {
+    "__and__": "bitwise_and",
     "__eq__": "eq",
+    "__floordiv__": "floor_divide",
+    "__invert__": "bitwise_not",
+    "__matmul__": "matmul",
+    "__mod__": "remainder",
+    "__or__": "bitwise_or",
+    "__xor__": "bitwise_xor",
     "__ne__": "ne",
     "__pow__": "pow",
+    "arccos": "acos",
+    "arcsin": "asin",
+    "arctan": "atan",
+    "arctan2": "atan2",
     "clip": "clamp",
+    "concat": "cat",
+    "concatenate": "cat",
     "clip_": "clamp_",
     "divide": "div",
     "divide_": "div_",
@@ -31,7 +52,12 @@ _ALIASES = {
     "special_expit": "sigmoid",
     "subtract": "sub",
     "subtract_": "sub_",
+    "swapaxes": "transpose",
+    "swapdims": "transpose",
 }
+
+# What torch.nn.functional defines itself, with the operation's own parameters.
+_FUNCTIONAL = ("layer_norm", "rms_norm")
 
 # Where torch keeps its functions. torch._C._nn holds what torch.nn.functional hands on.
 _NAMESPACES = (torch.Tensor, torch, torch._C._nn, torch.special)
@@ -67,8 +93,9 @@ def register() -> None:
         known.add(id(function))
         return True
 
+    handled = {id(function) for function, _ in _handlers.functions()}
     for function, operation in _operations():
-        if unknown(function):
+        if id(function) not in handled and unknown(function):
             _torch.register_operation(function, operation)
     for name in _METADATA_FUNCTIONS:
         for space in (torch.Tensor, torch):
@@ -82,6 +109,7 @@ def register() -> None:
             _torch.register_handler(function, handler)
     for (name, role), handler in _handlers.ATTRIBUTES.items():
         _torch.register_handler(getattr(torch.Tensor, name), handler, role)
+    _fallback.register()
 
 
 def install(wrapper_class: type[torch.Tensor]) -> None:
@@ -98,4 +126,5 @@ def _operations() -> list[tuple[_Function | None, str]]:
     handled = {"to", "where"}  # their methods take the arguments in another order than the operation
     names = {name: name for name in _torch.operation_names() if name not in handled} | _ALIASES
     found = [(getattr(space, name, None), operation) for name, operation in names.items() for space in _NAMESPACES]
-    return [*found, (torch.where, "where")]
+    functional = [(getattr(torch.nn.functional, name), name) for name in _FUNCTIONAL]
+    return [*found, *functional, (torch.linalg.vector_norm, "linalg_vector_norm"), (torch.where, "where")]

@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import torch.distributed.tensor as torch_tensor
+from torch.distributed.device_mesh import DeviceMesh as TorchDeviceMesh
 
-from hyper_parallel import _torch
+from hyper_parallel import _core, _torch
 from hyper_parallel.device_mesh import DeviceMesh
 from hyper_parallel.dtensor import DTensor
 from hyper_parallel.errors import ArgumentTypeError, UnimplementedError
 from hyper_parallel.placement import Partial, Placement, Replicate, Shard
+
+# The mesh objects that carry a torch mesh and its process groups, by value. They stay as long as the process: a mesh
+# made anew for every tensor would make groups for every tensor, and one that some rank alone still had would leave its
+# peers waiting for it.
+_meshes: dict[_core.DeviceMesh, DeviceMesh] = {}
+
+
+def torch_mesh_of(tensor: DTensor) -> TorchDeviceMesh:
+    """The torch mesh of the tensor's mesh.
+
+    The first call on a mesh makes a process group for each mesh dim, by the members alone, all of which must call.
+    """
+    mesh = tensor.device_mesh
+    if mesh._torch_mesh is None:
+        mesh = _meshes.setdefault(_core.DeviceMesh(mesh), mesh)
+    return mesh.to_torch(tensor.device.type)
 
 
 def placement_to_torch(placement: Placement) -> torch_tensor.placement_types.Placement:
@@ -44,8 +61,7 @@ def to_torch(tensor: DTensor) -> torch_tensor.DTensor:
     if not isinstance(tensor, DTensor):
         raise ArgumentTypeError(f"to_torch_dtensor takes a hyper_parallel.DTensor, not {type(tensor).__name__}")
     placements = [placement_to_torch(placement) for placement in tensor.placements]
-    local = _torch.local(tensor)
-    mesh = tensor.device_mesh.to_torch(local.device.type)
+    local, mesh = _torch.local(tensor), torch_mesh_of(tensor)
     stride = [1] * len(tensor.shape)
     for dim in range(len(stride) - 2, -1, -1):
         stride[dim] = stride[dim + 1] * max(tensor.shape[dim + 1], 1)
@@ -54,14 +70,16 @@ def to_torch(tensor: DTensor) -> torch_tensor.DTensor:
     )
 
 
-def from_torch(tensor: torch_tensor.DTensor) -> DTensor:
-    """See `hyper_parallel.dtensor.from_torch_dtensor`."""
+def from_torch(tensor: torch_tensor.DTensor, mesh: DeviceMesh | None = None) -> DTensor:
+    """See `hyper_parallel.dtensor.from_torch_dtensor`; `mesh` is the object to lie on where the caller has it."""
     if not isinstance(tensor, torch_tensor.DTensor):
         raise ArgumentTypeError(f"from_torch_dtensor takes torch's DTensor, not {type(tensor).__name__}")
     placements = [placement_from_torch(placement) for placement in tensor.placements]
     gradients = [_gradient_placement(placement) for placement in tensor.placements]
-    mesh = DeviceMesh.from_torch(tensor.device_mesh)
+    mesh = DeviceMesh.from_torch(tensor.device_mesh) if mesh is None else mesh
     local = tensor.to_local(grad_placements=gradients)
+    if not mesh.contains(mesh.get_rank()):
+        local = local.flatten()[:0]  # torch has a number there for a tensor without dims
     return DTensor(local, mesh, placements, shape=tuple(tensor.shape))
 
 

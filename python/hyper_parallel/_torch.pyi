@@ -10,7 +10,7 @@ import hyper_parallel.layout
 import torch
 import torch.distributed.distributed_c10d
 import typing
-__all__: list[str] = ['Communicator', 'GroupExchange', 'TensorLoadPlanner', 'TensorSavePlanner', 'WeakDTensor', 'call', 'differentiable_all_to_all_single', 'differentiable_variable_all_gather', 'differentiable_variable_reduce_scatter', 'distribute_tensor', 'follow_local', 'from_local', 'full_tensor', 'gradient_local', 'install_attribute', 'install_operators', 'is_member', 'item', 'layout', 'local', 'mesh', 'operation_names', 'placements', 'placements_text', 'rank', 'redistribute', 'register_from_local', 'register_handler', 'register_metadata', 'register_operation', 'restore', 'row', 'set_base', 'set_data', 'set_wrapper_class', 'shape', 'to_local', 'torch_function', 'wrap_gradient', 'wrap_like']
+__all__: list[str] = ['Communicator', 'GroupExchange', 'TensorLoadPlanner', 'TensorSavePlanner', 'WeakDTensor', 'begin_replay', 'call', 'differentiable_all_to_all_single', 'differentiable_variable_all_gather', 'differentiable_variable_reduce_scatter', 'distribute_tensor', 'dropout', 'dropout_', 'empty', 'end_replay', 'follow_local', 'from_local', 'full', 'full_tensor', 'gradient_local', 'install_attribute', 'install_operators', 'is_member', 'item', 'layout', 'local', 'manual_seed', 'mesh', 'ones', 'operation_names', 'placements', 'placements_text', 'rand', 'rand_like', 'randn', 'randn_like', 'rank', 'redistribute', 'register_fallback', 'register_from_local', 'register_handler', 'register_metadata', 'register_operation', 'restore', 'rng_state', 'row', 'ruled_operations', 'set_base', 'set_data', 'set_rng_state', 'set_wrapper_class', 'shape', 'to_local', 'torch_function', 'wrap_gradient', 'wrap_like', 'zeros']
 class Communicator:
     """
     A mesh whose ranks can talk to each other.
@@ -104,6 +104,10 @@ class GroupExchange(hyper_parallel._core.Exchange):
         Raises:
             FailedPreconditionError: It has none.
         """
+def begin_replay(state: str) -> str:
+    """
+    Goes back for a forward pass that is computed again; returns what `end_replay` takes.
+    """
 def call(operation: str, *args, **kwargs) -> typing.Any:
     """
     Runs an elementwise operation by name.
@@ -124,6 +128,22 @@ def distribute_tensor(tensor: torch.Tensor, device_mesh: hyper_parallel.device_m
     """
     Spreads a whole tensor over the mesh.
     """
+def dropout(input: hyper_parallel.dtensor.DTensor, p: typing.SupportsFloat | typing.SupportsIndex, training: bool) -> hyper_parallel.dtensor.DTensor:
+    """
+    Zeroes elements with probability p; the very same object where nothing is dropped.
+    """
+def dropout_(input: hyper_parallel.dtensor.DTensor, p: typing.SupportsFloat | typing.SupportsIndex, training: bool) -> hyper_parallel.dtensor.DTensor:
+    """
+    The same in place.
+    """
+def empty(size: collections.abc.Sequence[int], device_mesh: hyper_parallel.device_mesh.DeviceMesh, placements: collections.abc.Sequence[hyper_parallel._core.Placement], dtype: torch.dtype | None = None, device: torch.device | None = None, requires_grad: bool = False) -> hyper_parallel.dtensor.DTensor:
+    """
+    A new DTensor of whatever the memory holds.
+    """
+def end_replay(before: str) -> None:
+    """
+    Ends a replay.
+    """
 def follow_local(tensor: hyper_parallel.dtensor.DTensor) -> None:
     """
     Reads the local tensor's place in the graph again.
@@ -131,6 +151,10 @@ def follow_local(tensor: hyper_parallel.dtensor.DTensor) -> None:
 def from_local(local_tensor: torch.Tensor, device_mesh: hyper_parallel.device_mesh.DeviceMesh, placements: collections.abc.Sequence[hyper_parallel._core.Placement], shape: collections.abc.Sequence[int] | None = None) -> hyper_parallel.dtensor.DTensor:
     """
     Wraps this rank's part of a tensor of logical shape `shape`.
+    """
+def full(size: collections.abc.Sequence[int], fill_value: bool | int | float | complex, device_mesh: hyper_parallel.device_mesh.DeviceMesh, placements: collections.abc.Sequence[hyper_parallel._core.Placement], dtype: torch.dtype | None = None, device: torch.device | None = None, requires_grad: bool = False) -> hyper_parallel.dtensor.DTensor:
+    """
+    A new DTensor of one value.
     """
 def full_tensor(tensor: hyper_parallel.dtensor.DTensor, grad_placements: collections.abc.Sequence[hyper_parallel._core.Placement] | None = None) -> torch.Tensor:
     """
@@ -164,9 +188,17 @@ def local(tensor: hyper_parallel.dtensor.DTensor) -> torch.Tensor:
     """
     This rank's storage, inside the graph.
     """
+def manual_seed(seed: int, device_mesh: hyper_parallel.device_mesh.DeviceMesh | None = None) -> None:
+    """
+    Starts all meshes, or one, again from a seed of 64 bits.
+    """
 def mesh(tensor: hyper_parallel.dtensor.DTensor) -> hyper_parallel.device_mesh.DeviceMesh:
     """
     The mesh that the tensor lies on.
+    """
+def ones(size: collections.abc.Sequence[int], device_mesh: hyper_parallel.device_mesh.DeviceMesh, placements: collections.abc.Sequence[hyper_parallel._core.Placement], dtype: torch.dtype | None = None, device: torch.device | None = None, requires_grad: bool = False) -> hyper_parallel.dtensor.DTensor:
+    """
+    A new DTensor of ones.
     """
 def operation_names() -> list[str]:
     """
@@ -180,6 +212,22 @@ def placements_text(tensor: hyper_parallel.dtensor.DTensor) -> str:
     """
     The placements as text, which `restore` reads.
     """
+def rand(size: collections.abc.Sequence[int], device_mesh: hyper_parallel.device_mesh.DeviceMesh, placements: collections.abc.Sequence[hyper_parallel._core.Placement], dtype: torch.dtype | None = None, device: torch.device | None = None, requires_grad: bool = False) -> hyper_parallel.dtensor.DTensor:
+    """
+    A new DTensor, uniform in [0, 1).
+    """
+def rand_like(input: hyper_parallel.dtensor.DTensor, dtype: torch.dtype | None = None, requires_grad: bool = False) -> hyper_parallel.dtensor.DTensor:
+    """
+    A new DTensor laid out as another, uniform in [0, 1).
+    """
+def randn(size: collections.abc.Sequence[int], device_mesh: hyper_parallel.device_mesh.DeviceMesh, placements: collections.abc.Sequence[hyper_parallel._core.Placement], dtype: torch.dtype | None = None, device: torch.device | None = None, requires_grad: bool = False) -> hyper_parallel.dtensor.DTensor:
+    """
+    A new DTensor, standard normal.
+    """
+def randn_like(input: hyper_parallel.dtensor.DTensor, dtype: torch.dtype | None = None, requires_grad: bool = False) -> hyper_parallel.dtensor.DTensor:
+    """
+    A new DTensor laid out as another, standard normal.
+    """
 def rank(tensor: hyper_parallel.dtensor.DTensor) -> int:
     """
     The rank whose share this is.
@@ -187,6 +235,10 @@ def rank(tensor: hyper_parallel.dtensor.DTensor) -> int:
 def redistribute(tensor: hyper_parallel.dtensor.DTensor, device_mesh: hyper_parallel.device_mesh.DeviceMesh | None, placements: collections.abc.Sequence[hyper_parallel._core.Placement]) -> hyper_parallel.dtensor.DTensor:
     """
     The same tensor laid out otherwise; the very same object for an equal layout.
+    """
+def register_fallback(callable: collections.abc.Callable) -> None:
+    """
+    Lets callable(name, function, args, kwargs) answer every function of torch that has no entry where no argument is ragged; NotImplemented refuses.
     """
 def register_from_local(function: typing.Any, role: str = 'call') -> None:
     """
@@ -208,9 +260,17 @@ def restore(local: torch.Tensor, mesh: hyper_parallel._core.DeviceMesh, placemen
     """
     A DTensor as rank `rank` pickled it; makes no process group.
     """
+def rng_state() -> str:
+    """
+    Where the random numbers of this process stand, as text.
+    """
 def row(tensor: hyper_parallel.dtensor.DTensor, index: int) -> hyper_parallel.dtensor.DTensor:
     """
     x[i] of a tensor sharded by Shard(0).
+    """
+def ruled_operations() -> list[tuple[str, str]]:
+    """
+    The operations that have a rule, each with the rule's meaning, in the table's order.
     """
 def set_base(view: hyper_parallel.dtensor.DTensor, base: hyper_parallel.dtensor.DTensor) -> None:
     """
@@ -219,6 +279,10 @@ def set_base(view: hyper_parallel.dtensor.DTensor, base: hyper_parallel.dtensor.
 def set_data(tensor: hyper_parallel.dtensor.DTensor, data: hyper_parallel.dtensor.DTensor) -> None:
     """
     tensor.data = data.
+    """
+def set_rng_state(state: str) -> None:
+    """
+    Goes back to what `rng_state` said.
     """
 def set_wrapper_class(wrapper_class: type) -> None:
     """
@@ -243,4 +307,8 @@ def wrap_gradient(tensor: hyper_parallel.dtensor.DTensor, local: torch.Tensor) -
 def wrap_like(tensor: hyper_parallel.dtensor.DTensor, local: torch.Tensor) -> hyper_parallel.dtensor.DTensor:
     """
     A local tensor as another tensor of the same layout and shape.
+    """
+def zeros(size: collections.abc.Sequence[int], device_mesh: hyper_parallel.device_mesh.DeviceMesh, placements: collections.abc.Sequence[hyper_parallel._core.Placement], dtype: torch.dtype | None = None, device: torch.device | None = None, requires_grad: bool = False) -> hyper_parallel.dtensor.DTensor:
+    """
+    A new DTensor of zeros.
     """

@@ -7,9 +7,9 @@ numbers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from hyper_parallel import _core, platform
+from hyper_parallel import _core, _current_mesh, platform
 from hyper_parallel.errors import ArgumentTypeError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -237,6 +237,22 @@ class DeviceMesh(_core.DeviceMesh):
             ('dp', 'tp')
         """
         return platform.mesh_to_torch(self, device_type)
+
+    def __enter__(self) -> Self:
+        """Makes this mesh the one that ``shard`` takes where it is given none, in this thread, until the block ends.
+
+        Blocks may be nested; the innermost counts.
+
+        Example:
+            >>> with DeviceMesh((1,), ("tp",)) as mesh:
+            ...     mesh.mesh_dim_names
+            ('tp',)
+        """
+        _current_mesh.enter(self)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        _current_mesh.leave()
 
     def __copy__(self) -> DeviceMesh:
         return self

@@ -21,8 +21,8 @@ TEST(ElementwiseRefusal_Names, OutsideTheTable_AreNamed) {
                    [&] { call(name, {x}); });
     }
     const DTensor sharded = distribute(values(), mesh, {Shard(0)});
-    expect_error(kUnimplemented, "operation 'sum' is not supported on a DTensor with placements [Shard(0)]",
-                 [&] { call("sum", {sharded}); });
+    expect_error(kUnimplemented, "operation 'histc' is not supported on a DTensor with placements [Shard(0)]",
+                 [&] { call("histc", {sharded}); });
     // A ragged operand anywhere in the arguments decides.
     expect_error(kUnimplemented, "'stack' is not supported on a ragged DTensor",
                  [&] { call("stack", {Argument(Argument::List{sharded, x})}); });
@@ -58,12 +58,11 @@ TEST(ElementwiseRefusal_PlainTensors, OfSeveralElements_AreRefused) {
     // (3, 4) has as many elements as one rank's share, (6, 4) is the logical shape: neither is what it looks like.
     const DTensor x = distribute(values(), mesh, ragged({1, 1}));
     for (const std::vector<int64_t>& shape : {std::vector<int64_t>{12}, {6, 4}, {4}, {0}}) {
-      expect_error(
-          kType,
-          str_cat("operation 'mul': argument 'other' is a plain tensor of shape ", tuple_text(shape),
-                  ", but beside a DTensor a plain tensor must have one element; distribute it with placements "
-                  "[RaggedShard((0,), (1, 1))]"),
-          [&] { mul(x, at::ones(shape)); });
+      expect_error(kType,
+                   str_cat("operation 'mul': argument 'other' is a plain tensor of shape ", tuple_text(shape),
+                           ", but beside a DTensor a plain tensor must have one element; distribute it with placements "
+                           "[RaggedShard((0,), (1, 1))]"),
+                   [&] { mul(x, at::ones(shape)); });
     }
     expect_error(
         kInvalidArgument,
@@ -173,19 +172,23 @@ TEST(ElementwiseRefusal_IntegerDivisionByZero, RaisesOnRanksWithoutElementsToo) 
   });
 }
 
-TEST(ElementwiseRefusal_NormalLayouts, ThatNeedBroadcastingOrAlignment_AreUnimplemented) {
+TEST(Elementwise_NormalLayouts, ThatLieUnlike_AreAlignedAndBroadcast) {
   on_mesh(2, [](const MeshCommunicator& mesh) {
     const DTensor x = distribute(values(), mesh, {Shard(0)});
-    expect_error(kUnimplemented,
-                 "operation 'add': argument 'other' has placements [Shard(1)] but another operand has [Shard(0)]; "
-                 "operands are not "
-                 "aligned: redistribute one",
-                 [&] { x + distribute(values(), mesh, {Shard(1)}); });
-    expect_error(kUnimplemented, "has placements [Replicate()] but another operand has [Shard(0)]",
-                 [&] { x + distribute(values(), mesh, replicated()); });
-    expect_error(kUnimplemented,
-                 "argument 'other' has shape (4,) but another operand has (6, 4); broadcasting of DTensors",
-                 [&] { x + distribute(at::ones({4}), mesh, {Shard(0)}); });
+    for (const Placement& placement : {Placement(Shard(1)), Placement(Replicate())}) {
+      expect_whole(x + distribute(values(), mesh, {placement}), values() + values(), "of one shape");
+    }
+    expect_whole(x + distribute(at::arange(4, at::kFloat), mesh, {Shard(0)}), values() + at::arange(4, at::kFloat),
+                 "broadcast");
+    EXPECT_EQ((x + distribute(at::ones({4}), mesh, replicated())).placements(), x.placements());
+  });
+}
+
+TEST(ElementwiseRefusal_NormalLayouts, OfShapesThatDoNotBroadcast_AreRefused) {
+  on_mesh(2, [](const MeshCommunicator& mesh) {
+    const DTensor x = distribute(values(), mesh, {Shard(0)});
+    expect_error(kInvalidArgument, "shape (3,) does not broadcast with (6, 4): sizes 3 and 4 meet",
+                 [&] { x + distribute(at::ones({3}), mesh, {Shard(0)}); });
   });
 }
 

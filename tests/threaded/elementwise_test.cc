@@ -428,6 +428,9 @@ TEST(Elementwise_Table, EveryName_HasATestAgainstPlainTorch) {
   for (const std::string_view name : operation_names()) {
     // The forms on lists have their own test program; the other names of the reversed forms are the same rows.
     if (name.starts_with("_foreach_") || name.starts_with("__r")) continue;
+    // What works by a rule is compared in Python, form by form.
+    const Operation& operation = *find_operation(name);
+    if (operation.rule != nullptr || operation.composite != nullptr) continue;
     EXPECT_TRUE(tested.contains(std::string(name))) << name;
   }
 }

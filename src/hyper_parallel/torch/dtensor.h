@@ -89,6 +89,11 @@ class DTensor {
   /// other than one Shard(0) with Replicate beside; on the owner kInvalidArgument if the row is not contiguous.
   DTensor operator[](int64_t index) const;
 
+  /// Whether it is the result of a view of a tensor that had to be redistributed for it, so that a write would not
+  /// reach that tensor: in-place operations refuse it.
+  bool is_copied_view() const { return copied_view_; }
+  void mark_copied_view() { copied_view_ = true; }
+
   /// Trusts that `local` is this rank's part. For code of the library that has made it so.
   static DTensor unchecked(at::Tensor local, MeshCommunicator mesh, Layout layout, std::vector<int64_t> shape);
 
@@ -102,6 +107,7 @@ class DTensor {
   MeshCommunicator communicator_;
   Layout layout_;
   std::vector<int64_t> shape_;
+  bool copied_view_ = false;
 };
 
 /// "DTensor(shape=(6, 4), placements=[Shard(0)], mesh=('dp',), local=(3, 4))", without communication.

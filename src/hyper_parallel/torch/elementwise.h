@@ -11,7 +11,7 @@
 
 #include <string_view>
 
-#include "hyper_parallel/torch/elementwise_call.h"
+#include "hyper_parallel/torch/operation_call.h"
 
 namespace hyper_parallel {
 

@@ -21,7 +21,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "hyper_parallel/torch/elementwise_binding.h"
+#include "hyper_parallel/torch/operation_binding.h"
 
 namespace hyper_parallel {
 

@@ -6,7 +6,7 @@
 // operation on shares that does not commute gives wrong numbers without a word. See `PartialRule` for what is let
 // through.
 
-#include "hyper_parallel/torch/elementwise_binding.h"
+#include "hyper_parallel/torch/operation_binding.h"
 
 namespace hyper_parallel {
 

@@ -8,6 +8,7 @@
 
 #include "hyper_parallel/base/error.h"
 #include "hyper_parallel/torch/group_calls.h"
+#include "hyper_parallel/torch/random_state.h"
 
 namespace hyper_parallel {
 namespace {
@@ -27,6 +28,10 @@ DeviceMesh checked_members(const c10::intrusive_ptr<c10d::ProcessGroup>& group, 
   return DeviceMesh({static_cast<int64_t>(size)}, {"group"}, std::move(members));
 }
 
+std::shared_ptr<RandomState> or_its_own(std::shared_ptr<RandomState> random) {
+  return random ? std::move(random) : std::make_shared<RandomState>();
+}
+
 /// Throws kInvalidArgument if the mesh has a rank outside `members`.
 void check_holds(const DeviceMesh& members, const DeviceMesh& mesh) {
   for (const int64_t rank : mesh.ranks()) {
@@ -44,14 +49,17 @@ class MeshCommunicator::Shared {
     DeviceMesh members;  // 1-D, in group order: position <-> rank
   };
 
-  explicit Shared(Group group)
+  Shared(Group group, std::shared_ptr<RandomState> random)
       : rank_(group.members.ranks()[static_cast<size_t>(group.group->getRank())]),
+        random_(or_its_own(std::move(random))),
         group_(std::make_unique<Group>(std::move(group))),
         found_(group_.get()) {}
-  Shared(GroupSource source, int64_t rank) : rank_(rank), source_(std::move(source)) {}
+  Shared(GroupSource source, int64_t rank, std::shared_ptr<RandomState> random)
+      : rank_(rank), source_(std::move(source)), random_(or_its_own(std::move(random))) {}
 
   int64_t rank() const { return rank_; }
   PlanCache& plans() { return plans_; }
+  RandomState& random() { return *random_; }
   /// Null before a deferred group is found.
   const Group* found() const { return found_.load(std::memory_order_acquire); }
   const Group& group() {
@@ -75,17 +83,18 @@ class MeshCommunicator::Shared {
   int64_t rank_;
   GroupSource source_;
   PlanCache plans_{kCachedPlans};
+  std::shared_ptr<RandomState> random_;
   std::mutex mutex_;
   std::unique_ptr<Group> group_;
   std::atomic<const Group*> found_ = nullptr;
 };
 
 MeshCommunicator::MeshCommunicator(const c10::intrusive_ptr<c10d::ProcessGroup>& group, DeviceMesh mesh,
-                                   std::vector<int64_t> members)
+                                   std::vector<int64_t> members, std::shared_ptr<RandomState> random)
     : MeshCommunicator(
           [&] {
             DeviceMesh checked = checked_members(group, std::move(members));
-            return std::make_shared<Shared>(Shared::Group{group, std::move(checked)});
+            return std::make_shared<Shared>(Shared::Group{group, std::move(checked)}, std::move(random));
           }(),
           std::move(mesh)) {}
 
@@ -94,8 +103,9 @@ MeshCommunicator::MeshCommunicator(std::shared_ptr<Shared> shared, DeviceMesh me
   if (const Shared::Group* group = shared_->found()) check_holds(group->members, mesh_);
 }
 
-MeshCommunicator MeshCommunicator::deferred(GroupSource source, int64_t rank, DeviceMesh mesh) {
-  return {std::make_shared<Shared>(std::move(source), rank), std::move(mesh)};
+MeshCommunicator MeshCommunicator::deferred(GroupSource source, int64_t rank, DeviceMesh mesh,
+                                            std::shared_ptr<RandomState> random) {
+  return {std::make_shared<Shared>(std::move(source), rank, std::move(random)), std::move(mesh)};
 }
 
 int64_t MeshCommunicator::rank() const { return shared_->rank(); }
@@ -113,6 +123,8 @@ bool MeshCommunicator::talks_over(const c10d::ProcessGroup* group) const {
 }
 
 PlanCache& MeshCommunicator::plans() const { return shared_->plans(); }
+
+RandomState& MeshCommunicator::random() const { return shared_->random(); }
 
 MeshCommunicator MeshCommunicator::with_mesh(DeviceMesh mesh) const { return {shared_, std::move(mesh)}; }
 

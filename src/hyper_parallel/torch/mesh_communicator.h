@@ -5,8 +5,9 @@
 // One process group that holds all the mesh's ranks carries every plan: a message goes to a rank, whichever mesh dims
 // it crosses, so no group per mesh dim is made. Ranks of the group that are not in the mesh take no part in anything.
 //
-// Also the home of the plans made for these meshes, so that no process-wide cache exists. Cheap to copy; copies and
-// communicators of other meshes made from one another share group and plans.
+// Also the home of the plans made for these meshes and of what they draw of random numbers, so that nothing is
+// process-wide. Cheap to copy; copies and communicators of other meshes made from one another share group, plans and
+// random numbers.
 
 #include <c10/util/intrusive_ptr.h>
 
@@ -25,13 +26,17 @@ class ProcessGroup;
 
 namespace hyper_parallel {
 
+class RandomState;
+
 class MeshCommunicator {
  public:
   /// `members[i]` is the global rank of the group's member i; empty means that the group numbers ranks as the job does.
+  /// `random` is the random numbers' state, of its own if null: communicators of meshes that share ranks must share it,
+  /// or they draw equal numbers.
   /// Throws kType for a null group, kInvalidArgument for members that are not as many as the group's or stand twice, or
   /// a mesh with a rank outside the group.
   MeshCommunicator(const c10::intrusive_ptr<c10d::ProcessGroup>& group, DeviceMesh mesh,
-                   std::vector<int64_t> members = {});
+                   std::vector<int64_t> members = {}, std::shared_ptr<RandomState> random = nullptr);
 
   const DeviceMesh& mesh() const { return mesh_; }
   /// This process's global rank.
@@ -46,7 +51,8 @@ class MeshCommunicator {
   /// communication works with `rank`, which wrote the tensor. `source` is asked at first communication, without a lock
   /// held, for a group that numbers ranks as the job does. Then throws kFailedPrecondition unless this process has that
   /// rank in it, kInvalidArgument if the mesh has a rank outside it, and what `source` throws; a later call asks again.
-  static MeshCommunicator deferred(GroupSource source, int64_t rank, DeviceMesh mesh);
+  static MeshCommunicator deferred(GroupSource source, int64_t rank, DeviceMesh mesh,
+                                   std::shared_ptr<RandomState> random = nullptr);
 
   /// The same group and plans for another mesh; throws kInvalidArgument if it has a rank outside the group.
   MeshCommunicator with_mesh(DeviceMesh mesh) const;
@@ -60,6 +66,7 @@ class MeshCommunicator {
   std::vector<int64_t> mesh_group_ranks() const;
 
   PlanCache& plans() const;
+  RandomState& random() const;
 
   /// True if this is the group in use: false for a deferred one that was not found yet.
   bool talks_over(const c10d::ProcessGroup* group) const;

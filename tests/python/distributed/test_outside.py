@@ -58,7 +58,6 @@ EXPORTS: dict[str, tuple[Callable[[DTensor], Any], type[Exception], str]] = {
     "storage": (lambda x: x.storage(), UnimplementedError, REFUSED.format("storage")),
     "untyped_storage": (lambda x: x.untyped_storage(), UnimplementedError, REFUSED.format("untyped_storage")),
     "share_memory_": (lambda x: x.share_memory_(), UnimplementedError, REFUSED.format("share_memory_")),
-    "iter": (list, UnimplementedError, REFUSED.format("unbind")),
     "in": (lambda x: 1.0 in x, UnimplementedError, REFUSED.format("__contains__")),
     "__cuda_array_interface__": (
         lambda x: x.__cuda_array_interface__,

@@ -102,7 +102,7 @@ def test_odd_calls_of_the_protocol_are_type_errors(rank: Rank) -> None:
     assert_raises(TypeError, "0 arguments", call)
     assert_raises(TypeError, "missing", lambda: call(torch.add, (DTensor,), ()))
     assert_raises(TypeError, "missing", lambda: call(torch.Tensor.add_, (DTensor,), (), {}))
-    assert_raises(TypeError, "no DTensor", lambda: call(torch.sum, (DTensor,), (3,)))
+    assert_raises(TypeError, "must be a tensor", lambda: call(torch.sum, (DTensor,), (3,)))
     assert_raises(TypeError, "no DTensor", lambda: call(torch.Tensor.shape.__get__, (DTensor,), (3,)))
     for odd in (
         lambda: call(torch.add, 7, (x, x)),
@@ -135,7 +135,7 @@ def test_whatever_counts_as_an_int_takes_a_row(rank: Rank) -> None:
         assert_equal(x[index].full_tensor(), numbered(SHAPE)[1])  # type: ignore[index]
 
 
-@pytest.mark.parametrize("index", ["True", "np.bool_(True)", "1.0", "None", "()", "(1,)", "...", "slice(1)", "'1'"])
+@pytest.mark.parametrize("index", ["True", "np.bool_(True)", "1.0", "[0]", "'1'"])
 @ranks(2)
 def test_other_indices_are_refused(rank: Rank, index: str) -> None:
     x = make(Shard(0))

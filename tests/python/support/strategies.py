@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from hyper_parallel import Partial, Placement, RaggedShard, Replicate, Shard
+from support.normal_checks import Case
+from support.normal_forms import ALL_FORMS
+from support.operands import letters_of, parse_operands
 from support.truth import Spread
 from support.values import DTYPES, FLOATS
 
@@ -83,3 +86,26 @@ def transitions(
         for kind in (source, target)
     ]
     return Transition(ends[0], ends[1], dtype)
+
+
+@st.composite
+def normal_cases(
+    draw: DrawFn, name: str, mesh_shape: tuple[int, ...], dtypes: tuple[torch.dtype, ...] = (torch.float64,)
+) -> Case:
+    """A form on operands of drawn sizes, each laid out by Replicate and Shard as it comes."""
+    form = ALL_FORMS[name]
+    operands = parse_operands(form.operands)
+    sizes = {letter: draw(st.sampled_from(form.sizes), label=letter) for letter in letters_of(operands)}
+    lies = []
+    for operand in operands:
+        one: st.SearchStrategy[Placement] = st.just(Replicate())
+        if operand.dims:
+            one = st.one_of(one, st.integers(0, len(operand.dims) - 1).map(Shard))
+        lies.append(tuple(draw(one, label=operand.dims) for _ in mesh_shape))
+    wants = draw(st.sampled_from([(True,) * len(operands), *_single_flags(len(operands))]), label="requires grad")
+    return Case(name, sizes, mesh_shape, tuple(lies), wants, draw(st.sampled_from(dtypes), label="dtype"))
+
+
+def _single_flags(count: int) -> list[tuple[bool, ...]]:
+    """Each way to set one flag of several."""
+    return [tuple(index == flag for index in range(count)) for flag in range(count)]

@@ -134,6 +134,7 @@ def serve(connection: Connection, rank: Rank, log: Path) -> None:
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     torch.set_num_threads(1)
     rewrite_assertions()
+    os.environ["HYPER_PARALLEL_STRICT"] = "1"  # a test that means the fallback says so
     send(connection, Answer())
     current: Group | None = None
     while True:

@@ -1,0 +1,192 @@
+#include "hyper_parallel/torch/operation_call.h"
+
+#include <ATen/core/List.h>
+#include <ATen/core/stack.h>
+#include <ATen/ops/div.h>
+#include <ATen/ops/ones.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "hyper_parallel/base/error.h"
+#include "hyper_parallel/torch/elementwise_operands.h"
+#include "hyper_parallel/torch/elementwise_partial.h"
+#include "hyper_parallel/torch/operation_binding.h"
+#include "hyper_parallel/torch/ruled_call.h"
+
+namespace hyper_parallel {
+namespace {
+
+using torch::jit::Stack;
+
+bool is_tensor(const BoundArgument& argument) {
+  return argument.value != nullptr &&
+         (argument.value->dtensor() != nullptr || argument.value->plain_tensor() != nullptr);
+}
+
+DTensor wrap(at::Tensor local, const DTensor& frame) {
+  HP_CHECK(local.sizes() == frame.local().sizes(), kFailedPrecondition, "an elementwise result has local shape ",
+           tuple_text(local.sizes()), " but its operand ", tuple_text(frame.local().sizes()),
+           ": the size of a local tensor was changed from outside");
+  return DTensor::unchecked(std::move(local), frame.mesh(), frame.layout(), frame.shape());
+}
+
+/// The frame after all global rules were checked.
+const DTensor& checked_frame(const Operation& operation, const BoundArguments& arguments) {
+  const DTensor& frame = frame_of(operation, arguments);
+  check_commutes(operation, arguments);
+  HP_CHECK(!operation.writes || !frame.is_copied_view(), kInvalidArgument, "operation '", operation.name,
+           "' would write to a view of a tensor that was redistributed for it, and the write would not reach that "
+           "tensor; clone the view, or lay the tensor out so that the view need not move it");
+  return frame;
+}
+
+/// torch sees a zero divisor of integers only where there is an element to divide: a rank without one divides a one, so
+/// that all ranks raise.
+void divide_a_one(const BoundArguments& arguments, const DTensor& frame) {
+  const Argument* rounding = find_argument(arguments, "rounding_mode");
+  const Argument* divisor = find_argument(arguments, "other");
+  const bool rounds = rounding != nullptr && rounding->text() != nullptr && divisor != nullptr;
+  if (!rounds || !c10::isIntegralType(frame.dtype(), /*includeBool=*/true)) return;
+  const at::Tensor one = at::ones({1}, frame.local().options());
+  if (divisor->number() != nullptr) at::div(one, *divisor->number(), *rounding->text());
+  if (divisor->plain_tensor() != nullptr) at::div(one, *divisor->plain_tensor(), *rounding->text());
+}
+
+std::vector<DTensor> call_one(const Operation& operation, const BoundCall& call) {
+  if (operation.composite != nullptr) return operation.composite(operation, call);
+  if (operation.rule != nullptr) return call_ruled(operation, call);
+  const DTensor& frame = checked_frame(operation, call.arguments);
+  if (needs_rule(call.arguments, frame)) return call_ruled(operation, call);
+  Stack stack;
+  stack.reserve(call.arguments.size());
+  for (const BoundArgument& argument : call.arguments) {
+    if (is_tensor(argument)) {
+      stack.emplace_back(aligned_local(operation, argument, frame));
+    } else {
+      stack.push_back(to_ivalue(operation, argument));
+    }
+  }
+  if (frame.local().numel() == 0) divide_a_one(call.arguments, frame);
+  call.overload->op.callBoxed(stack);
+  if (operation.writes) return {frame};
+  return {wrap(std::move(stack.front()).toTensor(), frame)};
+}
+
+/// A tensor that a form on lists takes beside them: one element for all list elements, or, as `scalars`, a number for
+/// each. Its gradient would be a sum over tensors of unlike layouts.
+at::Tensor shared_tensor(const Operation& operation, const BoundArgument& argument) {
+  const DTensor* replicated = argument.value->dtensor();
+  const bool whole = replicated != nullptr && std::ranges::all_of(replicated->placements(), is_replicate);
+  const at::Tensor* tensor = whole ? &replicated->local() : argument.value->plain_tensor();
+  const bool fits = tensor != nullptr && (tensor->numel() == 1 || argument.parameter->name == "scalars");
+  const bool outside = whole && replicated->numel() == 1 && !replicated->mesh().is_member();
+  HP_CHECK(fits || outside, kType, "operation '", operation.name, "': argument '", argument.parameter->name, "' is ",
+           argument.value->describe(), " but must be a plain tensor of one element");
+  HP_CHECK(!tensor->requires_grad(), kUnimplemented, "operation '", operation.name, "': argument '",
+           argument.parameter->name, "' requires grad, which one tensor for a whole list may not");
+  return *tensor;
+}
+
+/// The arguments of a call on lists, transposed: first every element with its frame and local tensors.
+std::vector<DTensor> call_list(const Operation& operation, const BoundCall& call) {
+  const size_t length = list_length(operation, call);
+  std::vector<DTensor> frames;
+  std::vector<c10::List<at::Tensor>> locals(call.arguments.size());
+  for (size_t i = 0; i < length; ++i) {
+    const BoundArguments element = element_arguments(call, i);
+    const DTensor& frame = checked_frame(operation, element);
+    for (size_t p = 0; p < element.size(); ++p) {
+      if (element[p].parameter->kind == ParameterKind::kTensorList) {
+        locals[p].push_back(aligned_local(operation, element[p], frame));
+      }
+    }
+    frames.push_back(frame);
+  }
+  Stack stack;
+  for (size_t p = 0; p < locals.size(); ++p) {
+    const BoundArgument& argument = call.arguments[p];
+    if (argument.parameter->kind == ParameterKind::kTensorList) {
+      stack.emplace_back(std::move(locals[p]));
+    } else {
+      stack.push_back(is_tensor(argument) ? c10::IValue(shared_tensor(operation, argument))
+                                          : to_ivalue(operation, argument));
+    }
+  }
+  if (length == 0) return {};
+  call.overload->op.callBoxed(stack);
+  if (operation.writes) return frames;
+  std::vector<DTensor> results;
+  const std::vector<at::Tensor> tensors = stack.front().toTensorVector();
+  for (size_t i = 0; i < length; ++i) results.push_back(wrap(tensors[i], frames[i]));
+  return results;
+}
+
+/// The first ragged DTensor among the arguments, else the first, else null; lists are looked into.
+const DTensor* any_dtensor(c10::ArrayRef<Argument> arguments) {
+  const DTensor* found = nullptr;
+  const auto consider = [&found](const DTensor* tensor) {
+    if (tensor == nullptr) return;
+    if (found == nullptr || (tensor->layout().is_ragged() && !found->layout().is_ragged())) found = tensor;
+  };
+  for (const Argument& argument : arguments) {
+    consider(argument.dtensor());
+    if (argument.items() != nullptr) consider(any_dtensor(*argument.items()));
+  }
+  return found;
+}
+
+/// What works on normal layouts alone says so, whatever else is wrong with the call.
+void refuse_ragged(const Operation& operation, c10::ArrayRef<Argument> arguments, c10::ArrayRef<Keyword> keywords) {
+  const DTensor* tensor = any_dtensor(arguments);
+  for (const Keyword& keyword : keywords) {
+    if (tensor == nullptr || !tensor->layout().is_ragged()) {
+      const DTensor* named = any_dtensor(keyword.value);
+      if (named != nullptr && named->layout().is_ragged()) tensor = named;
+    }
+  }
+  if (tensor != nullptr && tensor->layout().is_ragged()) refuse_operation(operation.name, *tensor);
+}
+
+/// A reversed form: `arguments` and the operands of its ATen operation stand in opposite order.
+std::vector<DTensor> call_reversed(const Operation& operation, c10::ArrayRef<Argument> arguments,
+                                   c10::ArrayRef<Keyword> keywords) {
+  refuse_out(operation, keywords);
+  HP_CHECK(arguments.size() == 2 && keywords.empty(), kType, "operation '", operation.name,
+           "' takes 2 positional arguments and no keyword; ", arguments.size(), " and ", keywords.size(),
+           " were given");
+  const std::vector<Argument> operands{arguments[1], arguments[0]};
+  if (operation.form == Form::kExchanged || operands[0].number() == nullptr) {
+    const BoundCall bound = bind_arguments(operation, operands, {});
+    DTensor result = call_one(operation, bound).front();
+    if (needs_rule(bound.arguments, frame_of(operation, bound.arguments))) return {std::move(result)};
+    // Laid out as the first operand in the caller's order; both own the same cells.
+    return {wrap(result.local(), frame_of(operation, {bound.arguments[1], bound.arguments[0]}))};
+  }
+  const Parameter& divisor = operation.overloads.front().parameters[1];
+  check_commutes(operation, {{&divisor, &operands[1]}});
+  const std::vector<DTensor> reciprocal = call("reciprocal", {operands[1]});
+  return call("mul", {reciprocal.front(), operands[0]});
+}
+
+}  // namespace
+
+std::vector<DTensor> call(const Operation& operation, c10::ArrayRef<Argument> arguments,
+                          c10::ArrayRef<Keyword> keywords) {
+  if (operation.rule != nullptr || operation.composite != nullptr) refuse_ragged(operation, arguments, keywords);
+  if (operation.form != Form::kAsNamed) return call_reversed(operation, arguments, keywords);
+  const BoundCall bound = bind_arguments(operation, arguments, keywords);
+  return operation.is_list ? call_list(operation, bound) : call_one(operation, bound);
+}
+
+std::vector<DTensor> call(std::string_view name, c10::ArrayRef<Argument> arguments, c10::ArrayRef<Keyword> keywords) {
+  if (const Operation* operation = find_operation(name)) return call(*operation, arguments, keywords);
+  const DTensor* operand = any_dtensor(arguments);
+  for (const Keyword& keyword : keywords) {
+    if (operand == nullptr) operand = any_dtensor(keyword.value);
+  }
+  HP_CHECK(operand != nullptr, kType, "operation '", name, "' was given no DTensor");
+  refuse_operation(name, *operand);
+}
+
+}  // namespace hyper_parallel
