@@ -9,6 +9,7 @@ step of AdamW over many of them adds, and redistributions. paired/measure.py say
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -36,6 +37,7 @@ class Options:
 
 
 def main() -> None:
+    os.environ["HYPER_PARALLEL_STRICT"] = "1"  # no row may run through torch's own DTensor on our side
     options = parse_options(sys.argv[1:])
     run_on_ranks(RANKS, lambda: run_rank(options))
 

@@ -63,6 +63,14 @@ class WrapperImpl final : public c10::TensorImpl {
   /// The wrappers whose base this is.
   std::vector<WeakImpl> views;
 
+  /// Storage that `data = ...` has taken from the local tensor while another thread was computing on it, without the
+  /// GIL; that thread holds the value that the wrapper had.
+  struct Retired {
+    std::weak_ptr<const DTensor> value;
+    c10::Storage storage;
+  };
+  std::vector<Retired> retired;
+
  private:
   void mirror() {
     set_sizes_contiguous(value_->shape());
@@ -240,8 +248,11 @@ void set_data(py::handle wrapper, py::handle other) {
   // The accumulator of the gradient knows the old sizes: without a bridge that holds it a new one is made.
   if (impl.bridge) torch::autograd::impl::set_gradient_edge(self, {});
   impl.bridge = nullptr;
+  const c10::Storage storage = local.storage();
   local.set_data(data->local());
   impl.set_value(DTensor::unchecked(std::move(local), data->mesh(), data->layout(), data->shape()));
+  std::erase_if(impl.retired, [](const WrapperImpl::Retired& known) { return known.value.expired(); });
+  if (old.use_count() > 1) impl.retired.push_back({old, storage});
   leave(self);
 }
 

@@ -100,12 +100,31 @@ class Propagator {
     Choices candidates;
     for (size_t i = 0; i < operands_.size(); ++i) {
       const auto* shard = std::get_if<Shard>(&operands_[i].layout.placements()[mesh_dim]);
-      const int axis = shard == nullptr ? kNoAxis : rule_.operands[i].axes[static_cast<size_t>(shard->dim)];
+      const int axis = shard == nullptr ? kNoAxis : axis_of(i, *shard);
       const Choice choice{Choice::Use::kAxis, axis};
-      if (axis != kNoAxis && std::ranges::find(candidates, choice) == candidates.end()) candidates.push_back(choice);
+      const bool known = std::ranges::find(candidates, choice) != candidates.end();
+      if (axis != kNoAxis && !known && may_be_cut(axis, mesh_dim)) candidates.push_back(choice);
     }
     candidates.push_back({});
     return candidates;
+  }
+
+  int axis_of(size_t operand, const Shard& shard) const {
+    return rule_.operands[operand].axes[static_cast<size_t>(shard.dim)];
+  }
+
+  // A reduced axis makes the results Partial: only where no operand would have to move for it, so that whether they are
+  // does not depend on sizes.
+  bool may_be_cut(int axis, size_t mesh_dim) const {
+    if (rule_.axes[static_cast<size_t>(axis)].use == Axis::Use::kParallel) return true;
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      const Placement& placement = operands_[i].layout.placements()[mesh_dim];
+      const auto* shard = std::get_if<Shard>(&placement);
+      const bool whole = is_replicate(placement);
+      if (dim_along(rule_.operands[i], axis) && !whole && (shard == nullptr || axis_of(i, *shard) != axis))
+        return false;
+    }
+    return true;
   }
 
   Choice pending_on(size_t mesh_dim, const GivenOperand& carrier, ReduceOp op) const {

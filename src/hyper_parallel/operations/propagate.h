@@ -10,8 +10,9 @@
 //   pending    operands that are Partial stay so, results are Partial alike
 //   whole      every operand is replicated, and so are the results
 //
-// Only axes by which an operand is sharded on that mesh dim already are considered, and a Partial operand leaves no
-// choice but `pending`: nothing is reduced, and no work spread, that the caller did not ask for. Of what is left the
+// Only axes by which an operand is sharded on that mesh dim already are considered, a reduced one only if every operand
+// that goes along it is sharded by it or whole there, and a Partial operand leaves no choice but `pending`: nothing is
+// reduced, left pending, or spread that the caller did not ask for. Of what is left the
 // choice is the one for which the ranks receive the fewest bytes, then the fewest rounds, then the one that comes first
 // by the order of operands, an axis before whole.
 //

@@ -97,6 +97,12 @@ TEST(Propagate_Axes, ReducedAxis_GivesPartial) {
             "[S(1)] -> [P(max)]");
 }
 
+TEST(Propagate_Axes, ReducedAxis_IsNotMovedFor_HoweverCheap) {
+  // To cut the first by its columns instead would move 12 cells, to gather the second 48.
+  EXPECT_EQ(choice(matmul_rule({2, 8}, {8, 8}), line(), {"S(0)", "S(0)"}), "[S(0)] [R] -> [S(0)]");
+  EXPECT_EQ(choice(matmul_rule({2, 8}, {8, 8}), line(), {"R", "S(0)"}), "[S(1)] [S(0)] -> [P(sum)]");
+}
+
 TEST(Propagate_Axes, DimThatIsNeededWhole_IsGathered) {
   EXPECT_EQ(choice(along_rule({6, 4}, std::vector<int64_t>{1}), line(), {"S(1)"}), "[R] -> [R]");
   EXPECT_EQ(choice(along_rule({6, 4}, std::vector<int64_t>{1}), grid(), {"S(0), S(1)"}), "[S(0), R] -> [S(0), R]");

@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/stack.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/nll_loss_nd.h>
 #include <ATen/ops/sum.h>
@@ -167,6 +168,7 @@ class RuledCall {
       case LocalCall::kResultSizes:
         return call_with_sizes();
       case LocalCall::kView:
+        check_viewable_strides();
         return {locals_.front().view(result_sizes())};
       case LocalCall::kReshape:
         return {locals_.front().reshape(result_sizes())};
@@ -189,6 +191,19 @@ class RuledCall {
   }
 
   std::vector<int64_t> result_sizes() const { return distributions_.front().local_shape(coordinate_).to_vector(); }
+
+  /// torch refuses a view that the strides do not allow only where there are cells: a part without any is taken for one
+  /// with a row, so that all ranks raise.
+  void check_viewable_strides() const {
+    const at::Tensor& local = locals_.front();
+    if (local.numel() > 0 || std::ranges::find(shapes_.front(), 0) != shapes_.front().end()) return;
+    const auto with_a_row = [](std::vector<int64_t> sizes) {
+      std::ranges::replace(sizes, 0, 1);
+      return sizes;
+    };
+    at::empty_strided(with_a_row(local.sizes().vec()), local.strides(), local.options().device(at::kMeta))
+        .view(with_a_row(result_sizes()));
+  }
 
   Stack call_with_sizes() const {
     Stack stack = stack_of(locals_);
@@ -328,7 +343,7 @@ class RuledCall {
       HP_CHECK(std::ranges::equal(locals[i].sizes(), expected), kInternal, "internal error: operation '",
                operation_.name, "' gave a local result of shape ", tuple_text(locals[i].sizes()), " where the rule ",
                to_string(rule_), " has ", tuple_text(expected));
-      results.push_back(wrap(std::move(locals[i]), i));
+      results.push_back(wrap(with_all_operands(std::move(locals[i])), i));
       if (is_copied_view()) results.back().mark_copied_view();
     }
     return results;
@@ -339,6 +354,17 @@ class RuledCall {
     if (!operation_.is_view || operation_.local == LocalCall::kReshape) return false;
     const DTensor& viewed = operands_.front().tensor;
     return viewed.is_copied_view() || viewed.layout() != propagation_.operands.front().layout;
+  }
+
+  /// Where there are no cells, attention leaves its mask out of the graph: this rank would not come to the collective
+  /// of the mask's gradient.
+  at::Tensor with_all_operands(at::Tensor local) const {
+    const bool differentiable = c10::isFloatingType(local.scalar_type()) || c10::isComplexType(local.scalar_type());
+    if (local.numel() > 0 || operation_.is_view || !differentiable) return local;
+    for (const at::Tensor& operand : locals_) {
+      if (operand.requires_grad()) local = local.add(at::sum(operand).to(local.scalar_type()));
+    }
+    return local;
   }
 
   DTensor wrap(at::Tensor local, size_t index) const {
