@@ -2,19 +2,9 @@
 
 #include "hyper_parallel/base/error.h"
 #include "hyper_parallel/base/text.h"
+#include "hyper_parallel/operations/joining_rules.h"
 
 namespace hyper_parallel {
-namespace {
-
-Operand without_dim(const Operand& operand, size_t dim) {
-  std::vector<int64_t> shape = operand.shape.to_vector();
-  std::vector<int> axes = operand.axes;
-  shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(dim));
-  axes.erase(axes.begin() + static_cast<std::ptrdiff_t>(dim));
-  return {Dims(shape), std::move(axes)};
-}
-
-}  // namespace
 
 Rule reduced_loss(Rule rule, LossReduction reduction) {
   if (reduction == LossReduction::kNone) return rule;
@@ -27,13 +17,11 @@ Rule class_loss_rule(const Dims& input, const Dims& target, const std::optional<
                      LossReduction reduction) {
   HP_CHECK(!input.empty(), kInvalidArgument, "a loss over classes takes an input of one dim or more");
   const size_t classes = input.size() == 1 ? 0 : 1;
-  Rule rule;
-  Operand scores{input, {}};
-  for (size_t dim = 0; dim < input.size(); ++dim) {
-    scores.axes.push_back(dim == classes ? kNoAxis : static_cast<int>(rule.axes.size()));
-    if (dim != classes) rule.axes.push_back({input[dim]});
-  }
-  const Operand samples = without_dim(scores, classes);
+  // A loss takes one class of each sample.
+  Rule rule = select_rule(input, static_cast<int64_t>(classes));
+  rule.pending = {};
+  const Operand scores = rule.operands.front();
+  const Operand samples = rule.results.front();
   const bool probabilities = target == input;
   HP_CHECK(probabilities || target == samples.shape, kInvalidArgument, "a loss over classes of an input of shape ",
            tuple_text(input), " takes a target of shape ", tuple_text(samples.shape), " or, of probabilities, ",
@@ -42,7 +30,6 @@ Rule class_loss_rule(const Dims& input, const Dims& target, const std::optional<
            " classes takes a weight for each, not one of shape ", tuple_text(weight.value_or(Dims{})));
   rule.operands = {scores, probabilities ? scores : samples};
   if (weight) rule.operands.push_back({*weight, {kNoAxis}});
-  rule.results = {samples};
   return reduced_loss(std::move(rule), reduction);
 }
 

@@ -5,7 +5,6 @@
 #include <ATen/ops/sum.h>
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <utility>
 

@@ -136,15 +136,20 @@ const DTensor* any_dtensor(c10::ArrayRef<Argument> arguments) {
   return found;
 }
 
+/// The same with those that have a name.
+const DTensor* any_dtensor(c10::ArrayRef<Argument> arguments, c10::ArrayRef<Keyword> keywords) {
+  const DTensor* found = any_dtensor(arguments);
+  for (const Keyword& keyword : keywords) {
+    const DTensor* named = any_dtensor(keyword.value);
+    if (named == nullptr) continue;
+    if (found == nullptr || (named->layout().is_ragged() && !found->layout().is_ragged())) found = named;
+  }
+  return found;
+}
+
 /// What works on normal layouts alone says so, whatever else is wrong with the call.
 void refuse_ragged(const Operation& operation, c10::ArrayRef<Argument> arguments, c10::ArrayRef<Keyword> keywords) {
-  const DTensor* tensor = any_dtensor(arguments);
-  for (const Keyword& keyword : keywords) {
-    if (tensor == nullptr || !tensor->layout().is_ragged()) {
-      const DTensor* named = any_dtensor(keyword.value);
-      if (named != nullptr && named->layout().is_ragged()) tensor = named;
-    }
-  }
+  const DTensor* tensor = any_dtensor(arguments, keywords);
   if (tensor != nullptr && tensor->layout().is_ragged()) refuse_operation(operation.name, *tensor);
 }
 
@@ -181,10 +186,7 @@ std::vector<DTensor> call(const Operation& operation, c10::ArrayRef<Argument> ar
 
 std::vector<DTensor> call(std::string_view name, c10::ArrayRef<Argument> arguments, c10::ArrayRef<Keyword> keywords) {
   if (const Operation* operation = find_operation(name)) return call(*operation, arguments, keywords);
-  const DTensor* operand = any_dtensor(arguments);
-  for (const Keyword& keyword : keywords) {
-    if (operand == nullptr) operand = any_dtensor(keyword.value);
-  }
+  const DTensor* operand = any_dtensor(arguments, keywords);
   HP_CHECK(operand != nullptr, kType, "operation '", name, "' was given no DTensor");
   refuse_operation(name, *operand);
 }

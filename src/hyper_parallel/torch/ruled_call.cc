@@ -176,10 +176,10 @@ class RuledCall {
         if (is_cut()) return {mean_of_parts()};
         break;
       case LocalCall::kExtreme:
-        if (is_cut()) return {extreme_of_part()};
+        if (is_cut() && has_no_cells()) return {neutral_result()};
         break;
       case LocalCall::kMeanLoss:
-        if (is_cut() && takes_mean()) return {mean_of_losses(at::full({}, cells_of(rule_.axes), at::kDouble))};
+        if (is_cut() && takes_mean()) return {mean_of_losses(at::full({}, reduced_cells(), at::kDouble))};
         break;
       case LocalCall::kClassLoss:
         if (is_cut() && takes_mean()) return {mean_of_losses(weight_of_targets())};
@@ -248,15 +248,15 @@ class RuledCall {
     const auto wanted = dtype != nullptr && dtype->dtype() != nullptr ? *dtype->dtype() : local.scalar_type();
     HP_CHECK(c10::isFloatingType(wanted) || c10::isComplexType(wanted), kInvalidArgument,
              "operation 'mean' takes a floating or complex dtype, not ", c10::toString(wanted));
-    const std::vector<int64_t> dims = reduced_dims();
-    int64_t cells = 1;
-    for (const int64_t dim : dims) cells = checked_mul(cells, shapes_.front()[static_cast<size_t>(dim)]);
-    return at::sum(local, dims, keeps_dims(), sum_dtype(wanted)).div(cells).to(wanted);
+    return at::sum(local, reduced_dims(), keeps_dims(), sum_dtype(wanted)).div(reduced_cells()).to(wanted);
   }
 
-  static int64_t cells_of(std::span<const Axis> axes) {
+  /// How many cells of all ranks become one.
+  int64_t reduced_cells() const {
     int64_t cells = 1;
-    for (const Axis& axis : axes) cells = checked_mul(cells, axis.cells);
+    for (const Axis& axis : rule_.axes) {
+      if (axis.use == Axis::Use::kReduced) cells = checked_mul(cells, axis.cells);
+    }
     return cells;
   }
 
@@ -287,7 +287,7 @@ class RuledCall {
   at::Tensor weight_of_targets() const {
     const at::NoGradGuard constant;
     const at::Tensor& target = locals_[1];
-    if (shapes_[0] == shapes_[1]) return at::full({}, cells_of(rule_.axes), at::kDouble);
+    if (shapes_[0] == shapes_[1]) return at::full({}, reduced_cells(), at::kDouble);
     const at::ScalarType dtype = sum_dtype(locals_[0].scalar_type());
     // The loss of scores of -1 is the weight of its target.
     const at::Tensor scores = at::full({}, -1, locals_[0].options().dtype(dtype)).expand(locals_[0].sizes());
@@ -299,17 +299,16 @@ class RuledCall {
     return redistribute_local(own, {shares, whole, whole, Dims{}}, first_.mesh());
   }
 
+  /// Whether this rank has nothing along a reduced dim.
+  bool has_no_cells() const {
+    return std::ranges::any_of(reduced_dims(), [&](int64_t dim) { return locals_.front().size(dim) == 0; });
+  }
+
   /// Of a part without cells the value that any other one replaces.
-  at::Tensor extreme_of_part() const {
+  at::Tensor neutral_result() const {
     const at::Tensor& local = locals_.front();
-    const std::vector<int64_t> dims = reduced_dims();
-    const bool empty = std::ranges::any_of(dims, [&](int64_t dim) { return local.size(dim) == 0; });
-    if (!empty) {
-      Stack stack = stack_of(locals_);
-      call_.overload->op.callBoxed(stack);
-      return std::move(stack.front()).toTensor();
-    }
-    const at::Tensor nothing = at::sum(local, dims, keeps_dims(), local.scalar_type());  // zeros, in the graph
+    const at::Tensor nothing =
+        at::sum(local, reduced_dims(), keeps_dims(), local.scalar_type());  // zeros, in the graph
     return nothing.add(at::full({}, neutral(local.scalar_type()), nothing.options()));
   }
 
