@@ -9,6 +9,7 @@
 #include "hyper_parallel/base/text.h"
 #include "hyper_parallel/checkpoint/chunk_cover.h"
 #include "hyper_parallel/checkpoint/crc32c.h"
+#include "hyper_parallel/checkpoint/crc32c_kernels.h"
 #include "hyper_parallel/checkpoint/metadata_codec.h"
 
 namespace hyper_parallel {
@@ -76,14 +77,26 @@ void fault_among_columns(benchmark::State& state) {
 }
 BENCHMARK(fault_among_columns)->Arg(1'000'000)->Unit(benchmark::kMillisecond);
 
-template <uint32_t (*checksum)(std::span<const std::byte>, uint32_t)>
 void checksum_of(benchmark::State& state) {
   const std::vector<std::byte> bytes(static_cast<size_t>(state.range(0)), std::byte{0x5A});
-  for (auto _ : state) benchmark::DoNotOptimize(checksum(bytes, 0));
+  for (auto _ : state) benchmark::DoNotOptimize(crc32c(bytes));
   state.SetBytesProcessed(state.iterations() * state.range(0));
 }
-BENCHMARK(checksum_of<crc32c>)->Arg(64)->Arg(4096)->Arg(kBlockBytes)->Arg(64 * kBlockBytes);
-BENCHMARK(checksum_of<crc32c_portable>)->Arg(kBlockBytes);
+BENCHMARK(checksum_of)->Arg(64)->Arg(4096)->Arg(kBlockBytes)->Arg(64 * kBlockBytes);
+
+/// By kernel number `state.range(0)` of this processor, 0 the fastest.
+void checksum_of_a_block_by(benchmark::State& state) {
+  const std::vector<crc32c_kernels::Kernel> kernels = crc32c_kernels::available();
+  const auto kernel = static_cast<size_t>(state.range(0));
+  if (kernel >= kernels.size()) {
+    state.SkipWithError("this processor has fewer kernels");
+    return;
+  }
+  const std::vector<std::byte> bytes(static_cast<size_t>(kBlockBytes), std::byte{0x5A});
+  for (auto _ : state) benchmark::DoNotOptimize(kernels[kernel](0, bytes));
+  state.SetBytesProcessed(state.iterations() * kBlockBytes);
+}
+BENCHMARK(checksum_of_a_block_by)->DenseRange(0, 2);
 
 }  // namespace
 }  // namespace hyper_parallel

@@ -162,11 +162,14 @@ class RangeReader : public StorageReader {
 
   void read(const CheckpointMetadata& metadata, const LoadPlan& plan, LoadPlanner& planner,
             Progress& progress) override {
-    read_items(metadata, plan, planner, progress, [&](int64_t number) {
-      const std::string& name = metadata.files()[static_cast<size_t>(number)].name;
-      const auto read = [this, &name](int64_t begin, std::span<std::byte> into) { read_range(name, begin, into); };
-      return OpenedFile{read, str_cat("'", name, "'")};
-    });
+    read_items(
+        metadata, plan, planner, progress,
+        [&](int64_t number) {
+          const std::string& name = metadata.files()[static_cast<size_t>(number)].name;
+          const auto read = [this, &name](int64_t begin, std::span<std::byte> into) { read_range(name, begin, into); };
+          return OpenedFile{read, str_cat("'", name, "'")};
+        },
+        1);
   }
 
  private:
@@ -283,9 +286,10 @@ Args:
 
 Returns:
     ``CheckpointParts``.)")
-      .def("publish", &StorageWriter::publish, py::arg("metadata"), Release(),
-           "On the coordinator, after all ranks have written: makes the checkpoint the one that readers see. If it "
-           "fails it must itself remove what the save wrote, unless readers may see it: ``abandon`` is not called then.")
+      .def(
+          "publish", &StorageWriter::publish, py::arg("metadata"), Release(),
+          "On the coordinator, after all ranks have written: makes the checkpoint the one that readers see. If it "
+          "fails it must itself remove what the save wrote, unless readers may see it: ``abandon`` is not called then.")
       .def("abandon", &StorageWriter::abandon, Release(),
            "On the coordinator, after a fault before ``publish``: removes what this save wrote.");
   py::class_<FileSystemWriter, StorageWriter, PythonStorageWriter<FileSystemWriter>>(core, "FileSystemWriter",
@@ -316,7 +320,13 @@ Returns:
           "Reads, verifies and delivers every item.");
   py::class_<FileSystemReader, StorageReader, PythonStorageReader<FileSystemReader>>(
       core, "FileSystemReader", "Reads a checkpoint from a directory.")
-      .def(py::init<std::filesystem::path>(), py::arg("directory"), "Args:\n    directory: Its path.");
+      .def(py::init<std::filesystem::path, int>(), py::arg("directory"), py::kw_only(),
+           py::arg("threads") = kReadThreads,
+           "Args:\n"
+           "    directory: Its path.\n"
+           "    threads: How many of this rank's threads read, 1 to 256.\n\n"
+           "Raises:\n"
+           "    InvalidArgumentError: Another number of threads.");
   py::class_<RangeReader, StorageReader>(
       core, "RangeReader",
       "A ``StorageReader`` that needs to know only how bytes are read: derive from it and define ``read_metadata()``, "

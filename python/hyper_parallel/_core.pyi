@@ -884,10 +884,14 @@ class FileSystemReader(StorageReader):
     """
     Reads a checkpoint from a directory.
     """
-    def __init__(self, directory: os.PathLike | str | bytes) -> None:
+    def __init__(self, directory: os.PathLike | str | bytes, *, threads: int = 4) -> None:
         """
         Args:
             directory: Its path.
+            threads: How many of this rank's threads read, 1 to 256.
+
+        Raises:
+            InvalidArgumentError: Another number of threads.
         """
 class RangeReader(StorageReader):
     """

@@ -12,6 +12,7 @@ from torch.distributed.tensor import DTensor as TorchDTensor
 
 from checkpoint_bench import stock
 from checkpoint_bench.bench import Bench
+from checkpoint_bench.freeing import wait_until_freed
 from checkpoint_bench.line import Line
 from checkpoint_bench.weights import EVEN, UNEVEN, Weights, empty, large_weights, numbered, small_weights
 from hyper_parallel import DTensor, checkpoint
@@ -45,6 +46,7 @@ def _save_line(weights: Weights, goal: AtMost) -> Line:
         sides = Sides(
             lambda: checkpoint.save(ours, folder / "ours", progress=False),
             lambda: stock.save(theirs, folder / "theirs"),
+            settle=wait_until_freed,
         )
         sides.ours()
         sides.theirs()

@@ -11,11 +11,8 @@
 namespace hyper_parallel {
 
 /// The checksum of `bytes`, behind bytes whose checksum is `before`: crc32c(ab) == crc32c(b, crc32c(a)).
-/// Uses the processor's instruction where there is one. Example: crc32c("123456789") == 0xE3069283.
+/// By the fastest of crc32c_kernels.h. Example: crc32c("123456789") == 0xE3069283.
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before = 0);
-
-/// The same without special instructions: the definition, for machines that have none and for tests.
-uint32_t crc32c_portable(std::span<const std::byte> bytes, uint32_t before = 0);
 
 /// As messages show it: "0x00c0ffee".
 std::string checksum_text(uint32_t checksum);

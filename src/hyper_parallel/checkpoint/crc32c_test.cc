@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "hyper_parallel/checkpoint/checkpoint_metadata.h"
+#include "hyper_parallel/checkpoint/crc32c_kernels.h"
 #include "tests/support/safetensors_bytes.h"
 
 namespace hyper_parallel {
@@ -22,9 +23,13 @@ std::vector<std::byte> sample(size_t count) {
   return bytes;
 }
 
-void expect_both(std::string_view bytes, uint32_t checksum) {
+uint32_t run(crc32c_kernels::Kernel kernel, std::span<const std::byte> bytes, uint32_t before = 0) {
+  return ~kernel(~before, bytes);
+}
+
+void expect_of_all(std::string_view bytes, uint32_t checksum) {
   EXPECT_EQ(crc32c(bytes_of(bytes)), checksum);
-  EXPECT_EQ(crc32c_portable(bytes_of(bytes)), checksum);
+  for (const auto kernel : crc32c_kernels::available()) EXPECT_EQ(run(kernel, bytes_of(bytes)), checksum);
 }
 
 std::string counting(int first, int step) {
@@ -34,10 +39,10 @@ std::string counting(int first, int step) {
 }
 
 TEST(Crc32c, TestVectorsOfRfc3720AppendixB4_Hold) {
-  expect_both(std::string(32, '\0'), 0x8A9136AA);
-  expect_both(std::string(32, '\xff'), 0x62A8AB43);
-  expect_both(counting(0, 1), 0x46DD794E);
-  expect_both(counting(31, -1), 0x113FDB5C);
+  expect_of_all(std::string(32, '\0'), 0x8A9136AA);
+  expect_of_all(std::string(32, '\xff'), 0x62A8AB43);
+  expect_of_all(counting(0, 1), 0x46DD794E);
+  expect_of_all(counting(31, -1), 0x113FDB5C);
   std::string read_command(48, '\0');
   read_command[0] = '\x01';
   read_command[1] = '\xc0';
@@ -47,25 +52,40 @@ TEST(Crc32c, TestVectorsOfRfc3720AppendixB4_Hold) {
   read_command[31] = '\x18';
   read_command[32] = '\x28';
   read_command[40] = '\x02';
-  expect_both(read_command, 0xD9963A56);
+  expect_of_all(read_command, 0xD9963A56);
 }
 
 TEST(Crc32c, NothingAndTheUsualCheck_Hold) {
-  expect_both("", 0);
-  expect_both("123456789", 0xE3069283);
+  expect_of_all("", 0);
+  expect_of_all("123456789", 0xE3069283);
 }
 
-TEST(Crc32c, OfAnyLengthAndAlignment_IsThatOfThePortableCode) {
+TEST(Crc32c, OfAnyLengthAndAlignment_IsThatOfThePortableKernel) {
   const std::vector<std::byte> bytes = sample(3 * 4096 * 2 + 3 * 256 * 2 + 64);
   const auto expect_equal = [&](size_t begin, size_t size) {
     const auto part = std::span(bytes).subspan(begin, size);
-    ASSERT_EQ(crc32c(part), crc32c_portable(part)) << "at " << begin << ", of " << size;
+    const uint32_t expected = run(crc32c_kernels::portable, part);
+    ASSERT_EQ(crc32c(part), expected) << "at " << begin << ", of " << size;
+    for (const auto kernel : crc32c_kernels::available())
+      ASSERT_EQ(run(kernel, part), expected) << begin << " " << size;
   };
   for (size_t begin = 0; begin < 9; ++begin) {
     for (size_t size = 0; size < 100; ++size) expect_equal(begin, size);
-    for (const size_t stretch : {3 * 256, 3 * 4096, 3 * 4096 + 3 * 256, 2 * 3 * 4096 + 3 * 256}) {
+    for (const size_t stretch :
+         {256, 512, 3 * 256, 1024, 5 * 256, 3 * 4096, 3 * 4096 + 3 * 256, 2 * 3 * 4096 + 3 * 256}) {
       for (size_t size = stretch - 9; size < stretch + 10; ++size) expect_equal(begin, size);
     }
+  }
+}
+
+// What a register of powers can get wrong shows in each single bit alone.
+TEST(Crc32c, OfEachSingleBit_IsThatOfThePortableKernel) {
+  std::vector<std::byte> bytes(2 * 256 + 8);
+  for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
+    bytes[bit / 8] = std::byte{1} << (bit % 8);
+    const uint32_t expected = run(crc32c_kernels::portable, bytes);
+    for (const auto kernel : crc32c_kernels::available()) ASSERT_EQ(run(kernel, bytes), expected) << bit;
+    bytes[bit / 8] = std::byte{0};
   }
 }
 
@@ -76,7 +96,7 @@ TEST(Crc32c, OfParts_GoesOnFromTheChecksumBefore) {
     const auto head = std::span(bytes).first(cut);
     const auto tail = std::span(bytes).subspan(cut);
     EXPECT_EQ(crc32c(tail, crc32c(head)), whole) << cut;
-    EXPECT_EQ(crc32c_portable(tail, crc32c_portable(head)), whole) << cut;
+    for (const auto kernel : crc32c_kernels::available()) EXPECT_EQ(run(kernel, tail, run(kernel, head)), whole) << cut;
   }
 }
 

@@ -28,8 +28,11 @@ size_t max_open_files() {
 }  // namespace
 
 // Absolute, so that it stays the same place when the process changes its folder, as it may beside a save.
-FileSystemReader::FileSystemReader(std::filesystem::path directory)
-    : path_(directory.empty() ? std::move(directory) : std::filesystem::absolute(directory)) {}
+FileSystemReader::FileSystemReader(std::filesystem::path directory, int threads)
+    : path_(directory.empty() ? std::move(directory) : std::filesystem::absolute(directory)), threads_(threads) {
+  HP_CHECK(threads >= 1 && threads <= kMostReadThreads, kInvalidArgument, "threads is ", threads, ", but must be 1 to ",
+           kMostReadThreads);
+}
 
 std::string FileSystemReader::read_metadata() {
   std::optional<std::string> text = read_metadata_file(Directory(path_));
@@ -38,8 +41,7 @@ std::string FileSystemReader::read_metadata() {
   return std::move(*text);
 }
 
-std::optional<FileDescriptor> FileSystemReader::open_data_file(const StoredFile& file) {
-  if (!directory_.has_value()) directory_.emplace(path_);
+std::optional<FileDescriptor> FileSystemReader::open_data_file(const StoredFile& file) const {
   std::optional<FileDescriptor> opened = directory_->open_regular(file.name, O_RDONLY);
   if (!opened.has_value()) return std::nullopt;
   struct stat status{};
@@ -52,7 +54,6 @@ std::optional<FileDescriptor> FileSystemReader::open_data_file(const StoredFile&
 
 void FileSystemReader::close() {
   files_.clear();
-  passing_.reset();
   directory_.reset();
 }
 
@@ -60,6 +61,7 @@ bool FileSystemReader::open(const CheckpointMetadata& metadata, const LoadPlan& 
   close();
   const size_t most = max_open_files();
   for (const int64_t file : files_of(metadata, plan)) {
+    if (!directory_.has_value()) directory_.emplace(path_);
     std::optional<FileDescriptor> opened = open_data_file(metadata.files()[static_cast<size_t>(file)]);
     if (!opened.has_value()) return false;
     if (files_.size() < most) files_.emplace(file, std::move(*opened));
@@ -67,24 +69,30 @@ bool FileSystemReader::open(const CheckpointMetadata& metadata, const LoadPlan& 
   return true;
 }
 
-int FileSystemReader::descriptor_of(const CheckpointMetadata& metadata, int64_t file) {
-  const auto found = files_.find(file);
-  if (found != files_.end()) return found->second.get();
-  if (passing_.has_value()) files_.erase(*passing_);
-  const StoredFile& stored = metadata.files()[static_cast<size_t>(file)];
-  std::optional<FileDescriptor> opened = open_data_file(stored);
-  HP_CHECK(opened.has_value(), kDataLoss, "checkpoint file ", quoted_path(path_ / stored.name), " is gone");
-  passing_ = file;
-  return files_.emplace(file, std::move(*opened)).first->second.get();
+// Of a file that is not kept open each time anew: one that is held would be one too many.
+ReadBytes FileSystemReader::reads(const StoredFile& file, int64_t number) const {
+  const auto kept = files_.find(number);
+  if (kept != files_.end()) return reads_from(kept->second.get());
+  return [this, &file](int64_t begin, std::span<std::byte> into) {
+    std::optional<FileDescriptor> opened;
+    try {
+      opened = open_data_file(file);
+    } catch (const Error& error) {
+      raise(error.code(), "cannot be read: ", error.what());
+    }
+    HP_CHECK(opened.has_value(), kDataLoss, "is not there: the file is gone");
+    reads_from(opened->get())(begin, into);
+  };
 }
 
 void FileSystemReader::read(const CheckpointMetadata& metadata, const LoadPlan& plan, LoadPlanner& planner,
                             Progress& progress) {
-  const OpenFile open_file = [&](int64_t file) {
-    const StoredFile& stored = metadata.files()[static_cast<size_t>(file)];
-    return OpenedFile{reads_from(descriptor_of(metadata, file)), quoted_path(path_ / stored.name)};
+  const OpenFile open_file = [&](int64_t number) {
+    if (!directory_.has_value()) directory_.emplace(path_);
+    const StoredFile& file = metadata.files()[static_cast<size_t>(number)];
+    return OpenedFile{reads(file, number), quoted_path(path_ / file.name)};
   };
-  read_items(metadata, plan, planner, progress, open_file);
+  read_items(metadata, plan, planner, progress, open_file, threads_);
   close();
 }
 

@@ -245,7 +245,18 @@ TEST_F(OneFile, RemovedBehindOpen_IsStillRead) {
 TEST_F(OneFile, RemovedBeforeOpen_IsReportedAsGone) {
   std::filesystem::remove(data);
   EXPECT_FALSE(reader.open(metadata, plan));
-  expect_error(ErrorCode::kDataLoss, "checkpoint file '" + data.string() + "' is gone", [&] { read(); });
+  expect_error(ErrorCode::kDataLoss, "checkpoint file '" + data.string() + "': block 0 of tensor 'w' (bytes [",
+               [&] { read(); });
+  expect_error(ErrorCode::kDataLoss, ") is not there: the file is gone", [&] { read(); });
+}
+
+TEST_F(OneFile, NumberOfThreads_IsChecked) {
+  for (const int threads : {0, -1, kMostReadThreads + 1}) {
+    expect_error(ErrorCode::kInvalidArgument,
+                 "threads is " + std::to_string(threads) + ", but must be 1 to " + std::to_string(kMostReadThreads),
+                 [&] { FileSystemReader made(folder.path(), threads); });
+  }
+  EXPECT_NO_THROW(FileSystemReader(folder.path(), kMostReadThreads));
 }
 
 TEST_F(OneFile, SymbolicLink_IsRefused) {

@@ -2,16 +2,18 @@
 
 #include <sys/mman.h>
 
-#include <memory>
+#include <cstdint>
 
 namespace hyper_parallel {
 
 void prefer_huge_pages(std::span<std::byte> bytes) noexcept {
-  void* begin = bytes.data();
-  size_t size = bytes.size();
-  const auto page = static_cast<size_t>(kHugePageBytes);
-  if (std::align(page, page, begin, size) == nullptr) return;
-  ::madvise(begin, size / page * page, MADV_HUGEPAGE);
+  constexpr auto kPage = static_cast<uintptr_t>(kHugePageBytes);
+  if (bytes.size() < kPage / 2) return;
+  const auto address = reinterpret_cast<uintptr_t>(bytes.data());
+  const uintptr_t begin = address / kPage * kPage;
+  const uintptr_t end = (address + bytes.size() + kPage - 1) / kPage * kPage;
+  // What is not mapped there is passed over.
+  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 }
 
 }  // namespace hyper_parallel

@@ -11,7 +11,9 @@ namespace hyper_parallel {
 
 inline constexpr int64_t kHugePageBytes = int64_t{1} << 21;
 
-/// Asks for huge pages wherever `bytes` cover whole ones that are not there yet. Changes no value.
+/// Asks for huge pages under `bytes`, unless they are fewer than half of one, wherever these are not there yet. Also
+/// for those at the ends, which may reach over neighbouring memory: boxes that lie side by side fill them together.
+/// Changes no value.
 void prefer_huge_pages(std::span<std::byte> bytes) noexcept;
 
 }  // namespace hyper_parallel

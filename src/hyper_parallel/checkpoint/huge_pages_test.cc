@@ -11,7 +11,8 @@ namespace {
 TEST(HugePages, Wish_ChangesNoValue_WhereverTheBytesLie) {
   std::vector<std::byte> memory(static_cast<size_t>(3 * kHugePageBytes), std::byte{7});
   for (const size_t begin : {size_t{0}, size_t{1}, size_t{4097}}) {
-    for (const size_t size : {size_t{0}, size_t{1}, size_t{5000}, static_cast<size_t>(2 * kHugePageBytes)}) {
+    for (const size_t size : {size_t{0}, size_t{1}, size_t{5000}, static_cast<size_t>(kHugePageBytes / 2),
+                              static_cast<size_t>(2 * kHugePageBytes)}) {
       prefer_huge_pages(std::span(memory).subspan(begin, size));
     }
   }

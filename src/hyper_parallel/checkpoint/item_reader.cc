@@ -1,7 +1,6 @@
 #include "hyper_parallel/checkpoint/item_reader.h"
 
 #include <algorithm>
-#include <memory>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "hyper_parallel/base/error.h"
 #include "hyper_parallel/base/text.h"
 #include "hyper_parallel/checkpoint/huge_pages.h"
+#include "hyper_parallel/checkpoint/parallel_reader.h"
 #include "hyper_parallel/checkpoint/tensor_name.h"
 
 namespace hyper_parallel {
@@ -56,12 +56,13 @@ std::vector<LocatedItem> in_disk_order(const CheckpointMetadata& metadata, const
   return items;
 }
 
-int64_t total_bytes(const CheckpointMetadata& metadata, const LoadPlan& plan) {
+int64_t overlap_bytes(const CheckpointMetadata& metadata, const ReadItem& item) {
+  return checked_mul(item.overlap.numel(), bits_per_element(tensor_of(metadata, item).dtype())) / 8;
+}
+
+int64_t total_bytes(const CheckpointMetadata& metadata, const std::vector<ReadItem>& items) {
   int64_t total = 0;
-  for (const ReadItem& item : plan.items) {
-    const StoredTensor& tensor = tensor_of(metadata, item);
-    total = checked_add(total, checked_mul(item.overlap.numel(), bits_per_element(tensor.dtype())) / 8);
-  }
+  for (const ReadItem& item : items) total = checked_add(total, overlap_bytes(metadata, item));
   return total;
 }
 
@@ -87,27 +88,28 @@ std::set<int64_t> files_of(const CheckpointMetadata& metadata, const LoadPlan& p
 }
 
 void read_items(const CheckpointMetadata& metadata, const LoadPlan& plan, LoadPlanner& planner, Progress& progress,
-                const OpenFile& open_file) {
+                const OpenFile& open_file, int threads) {
   const std::vector<LocatedItem> items = in_disk_order(metadata, plan);
-  std::vector<std::byte> buffer(static_cast<size_t>(kBlockBytes));
-  progress.start(total_bytes(metadata, plan));
+  progress.start(total_bytes(metadata, plan.items));
+  ParallelReader reader(threads, progress);
   for (auto first = items.begin(); first != items.end();) {
     const StoredTensor& tensor = tensor_of(metadata, *first->item);
     const StoredChunk chunk = tensor.chunk(first->item->chunk);
     const auto last = std::find_if(first, items.end(), [&](const LocatedItem& i) { return !i.is_of_chunk_of(*first); });
-    std::vector<std::shared_ptr<void>> owners;
-    std::vector<Delivery> deliveries;
+    ChunkRead read;
     for (auto it = first; it != last; ++it) {
       TargetView target = planner.acquire_tensor(plan, *it->item);
       prefer_huge_pages(target.storage);
-      deliveries.push_back(make_delivery(*it->item, tensor, chunk.box, target));
-      owners.push_back(std::move(target.owner));
+      read.deliveries.push_back(make_delivery(*it->item, tensor, chunk.box, target));
+      read.owners.push_back(std::move(target.owner));
+      read.bytes += overlap_bytes(metadata, *it->item);
     }
     OpenedFile file = open_file(chunk.file);
-    const ChunkSource source{std::move(file.read), std::move(file.path), tensor.name(), chunk};
-    read_chunk(source, std::move(deliveries), buffer, progress);
+    read.source = {std::move(file.read), std::move(file.path), tensor.name(), chunk};
+    reader.add(std::move(read));
     first = last;
   }
+  reader.finish();
   progress.finish();
 }
 

@@ -26,9 +26,11 @@ using OpenFile = std::function<OpenedFile(int64_t file)>;
 /// The files that a plan reads. Throws kInvalidArgument for an item that does not fit the metadata.
 std::set<int64_t> files_of(const CheckpointMetadata& metadata, const LoadPlan& plan);
 
-/// Reads, verifies and delivers every item, file by file and chunk by chunk, each needed block once. Throws kDataLoss
-/// as `read_chunk`; kInvalidArgument for an item that does not fit the metadata or whose target has no room for it.
+/// Reads, verifies and delivers every item, in the order of files and chunks, each needed block once. Planner,
+/// `open_file` and progress are called on this thread; with `threads` > 1 others read too, and call OpenedFile::read.
+/// Throws kDataLoss as `read_chunk`; kInvalidArgument for an item that does not fit the metadata or whose target has no
+/// room for it.
 void read_items(const CheckpointMetadata& metadata, const LoadPlan& plan, LoadPlanner& planner, Progress& progress,
-                const OpenFile& open_file);
+                const OpenFile& open_file, int threads);
 
 }  // namespace hyper_parallel

@@ -95,8 +95,7 @@ TEST(MetadataCodec, ChecksumOfTheText_IsLastAndMayBeLeftOut) {
   const std::string text = write_metadata(parse(kMetadataText));
   const size_t field = text.rfind(",\n\"crc32c\":");
   EXPECT_EQ(parse(text.substr(0, field) + "}"), parse(kMetadataText));
-  EXPECT_EQ(parse(text.substr(0, field) + ",  \"crc32c\" :\t" + text.substr(text.rfind(':') + 1)),
-            parse(kMetadataText))
+  EXPECT_EQ(parse(text.substr(0, field) + ",  \"crc32c\" :\t" + text.substr(text.rfind(':') + 1)), parse(kMetadataText))
       << "white space behind the comma is not covered";
   expect_refused("null}", "null,\"crc32c\":7}", "the text has checksum 0x");
   expect_refused("null}", "null,\"crc32c\":4294967296}", "the crc32c must be an integer from 0 to 2^32-1, found ");

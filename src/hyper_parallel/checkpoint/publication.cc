@@ -11,6 +11,7 @@
 
 #include "hyper_parallel/base/error.h"
 #include "hyper_parallel/checkpoint/atomic_file.h"
+#include "hyper_parallel/checkpoint/deferred_freeing.h"
 #include "hyper_parallel/checkpoint/metadata_codec.h"
 #include "hyper_parallel/checkpoint/metadata_file.h"
 
@@ -95,10 +96,11 @@ bool is_same_entry(const std::optional<struct stat>& a, const std::optional<stru
 
 // Removes what the saves with these ids wrote, but for `kept` names. Returns true if nothing of it is left.
 bool remove_files_of(const Directory& directory, const Names& ids, const Names& kept) {
+  DeferredFreeing freeing;
   bool all = true;
   for (const std::string& name : directory.names()) {
     const std::optional<std::string> id = save_id_of(name);
-    if (id.has_value() && ids.contains(*id) && !kept.contains(name)) all = directory.remove(name) && all;
+    if (id.has_value() && ids.contains(*id) && !kept.contains(name)) all = freeing.remove(directory, name) && all;
   }
   return all;
 }
@@ -178,8 +180,9 @@ void Publication::remove_replaced(const CheckpointMetadata& metadata) noexcept t
   old.erase(id_);
   bool all = true;
   if (replaced_.has_value()) {
+    DeferredFreeing freeing;
     for (const std::string& name : replaced_->files) {
-      if (!kept.contains(name)) all = directory_.remove(name) && all;
+      if (!kept.contains(name)) all = freeing.remove(directory_, name) && all;
     }
   }
   all = remove_files_of(directory_, old, kept) && all;

@@ -13,10 +13,14 @@ namespace {
 // Longer runs are not gathered, shorter gathered ones not streamed: what is gained is less than what it costs.
 constexpr size_t kLongRunBytes = size_t{4} << 10;
 constexpr size_t kShortStreamBytes = size_t{1} << 10;
+constexpr size_t kLineBytes = 64;
+
+// Runs of at least two whole lines, which gathering would only copy once more.
+bool is_lines(const std::byte* to, size_t count) {
+  return count >= 2 * kLineBytes && count % kLineBytes == 0 && reinterpret_cast<uintptr_t>(to) % kLineBytes == 0;
+}
 
 #if defined(__SSE2__)
-
-constexpr size_t kLineBytes = 64;
 
 void stream_line(std::byte* to, const std::byte* from) {
   for (size_t at = 0; at < kLineBytes; at += sizeof(__m128i)) {
@@ -56,7 +60,7 @@ void write_run(std::byte* to, const std::byte* from, size_t count) {
 
 void StreamingWriter::copy(std::byte* to, const std::byte* from, size_t count) {
   if (to != to_ + count_ || count_ + count > kGatheredBytes || count >= kLongRunBytes) write_gathered();
-  if (count >= kLongRunBytes) {
+  if (count >= kLongRunBytes || (count_ == 0 && is_lines(to, count))) {
     stream(to, from, count);
     return;
   }

@@ -53,6 +53,19 @@ TEST(StreamingWriter, RunsThatFollowOneAnother_AreGatheredBeyondThePiecesSize) {
   }
 }
 
+TEST(StreamingWriter, RunsOfWholeLines_OnAndOffTheLines_BetweenOthers) {
+  const std::string source = pattern(40000);
+  for (size_t shift = 0; shift < 64; shift += 16) {
+    std::vector<Copied> runs;
+    for (size_t at = shift; at + 512 < 20000; at += 512) {
+      runs.push_back({at, at / 2, 256});
+      runs.push_back({at + 256, at / 3, 128});
+      runs.push_back({at + 384, at / 5, at % 3 == 0 ? size_t{64} : size_t{5}});
+    }
+    expect_copied(runs, source, 20200);
+  }
+}
+
 TEST(StreamingWriter, RunsWithGapsBackwardsAndLongOnesBetween_AreAllCopied) {
   const std::string source = pattern(40000);
   expect_copied({{100, 0, 50},
