@@ -11,6 +11,7 @@
 #include "core_placement.h"
 #include "core_plan.h"
 #include "core_planner.h"
+#include "core_redistribute.h"
 #include "core_storage.h"
 
 PYBIND11_MODULE(_core, core) {
@@ -24,6 +25,7 @@ PYBIND11_MODULE(_core, core) {
   bind_layout(core);
   bind_geometry(core);
   bind_plan(core);
+  bind_redistribute(core);
   bind_checkpoint_types(core);
   bind_planners(core);
   bind_storages(core);

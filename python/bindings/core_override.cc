@@ -82,6 +82,13 @@ HeldBytes contiguous_bytes(const py::object& object, std::string_view what) {
   return {{begin, static_cast<size_t>(held->view.len)}, std::move(held)};
 }
 
+TargetView contiguous_writable_bytes(const py::object& object, std::string_view what) {
+  constexpr int kFlags = PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE;
+  auto held = std::make_shared<HeldBuffer>(as_buffer(object, kFlags), kFlags, what);
+  const std::span<std::byte> view(static_cast<std::byte*>(held->view.buf), static_cast<size_t>(held->view.len));
+  return {view, run_view(0, held->view.len), std::move(held)};
+}
+
 py::object memory_view(HeldBytes held) {
   if (held.owner == nullptr) {
     // The planner keeps the bytes, nobody says for how long: a copy is safe to keep.

@@ -44,6 +44,8 @@ HeldBytes contiguous_bytes(const pybind11::object& object, std::string_view what
 HeldBytes held_bytes(const pybind11::object& object, int64_t bytes, std::string_view what);
 /// The same, to be written to: the object's own memory, never a copy of it.
 TargetView writable_bytes(const pybind11::object& object, int64_t elements, int64_t bytes, std::string_view what);
+/// The same of whatever size, in bytes.
+TargetView contiguous_writable_bytes(const pybind11::object& object, std::string_view what);
 
 /// Read-only, and alive as long as the view: a memoryview's exporter is a bytes-like object that holds `held`.
 pybind11::object memory_view(HeldBytes held);

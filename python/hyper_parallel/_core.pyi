@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections.abc
 import os
 import typing
-__all__: list[str] = ['ArgumentTypeError', 'AsyncSaveHandle', 'CheckpointError', 'CheckpointMetadata', 'CheckpointParts', 'Checkpointer', 'ChunkStorageMetadata', 'DeviceMesh', 'Exchange', 'FailedPreconditionError', 'FileSystemReader', 'FileSystemWriter', 'GlobalSavePlan', 'HeldBytes', 'HyperParallelError', 'InternalError', 'InvalidArgumentError', 'Layout', 'LoadPlan', 'LoadPlanner', 'MeshTraffic', 'MetadataIndex', 'OutOfRangeError', 'Partial', 'Placement', 'PlannedTensor', 'Progress', 'RaggedShard', 'RangeReader', 'ReadItem', 'Replicate', 'SavePlan', 'SavePlanner', 'Shard', 'SingleExchange', 'StorageInfo', 'StorageReader', 'StorageWriter', 'TensorStorageMetadata', 'UnimplementedError', 'WriteItem', 'block_checksums', 'local_shape', 'owned_boxes', 'owned_interval', 'parse_placements', 'plan_text', 'plan_traffic', 'terminal_progress']
+__all__: list[str] = ['ArgumentTypeError', 'AsyncSaveHandle', 'CheckpointError', 'CheckpointMetadata', 'CheckpointParts', 'Checkpointer', 'ChunkStorageMetadata', 'DeviceMesh', 'Exchange', 'ExtremeGradient', 'FailedPreconditionError', 'FileSystemReader', 'FileSystemWriter', 'GlobalSavePlan', 'HeldBytes', 'HyperParallelError', 'InternalError', 'InvalidArgumentError', 'Layout', 'LoadPlan', 'LoadPlanner', 'MeshTraffic', 'MetadataIndex', 'OutOfRangeError', 'Partial', 'Placement', 'PlannedTensor', 'Progress', 'RaggedShard', 'RangeReader', 'RankPlan', 'RankStep', 'ReadItem', 'Redistribution', 'Replicate', 'SavePlan', 'SavePlanner', 'Shard', 'SingleExchange', 'StorageInfo', 'StorageReader', 'StorageWriter', 'TensorStorageMetadata', 'UnimplementedError', 'WriteItem', 'block_checksums', 'check_local', 'gradient_layout', 'infer_global_shape', 'known_global_shape', 'leaving_layout', 'local_shape', 'outside_gradient_layout', 'owned_boxes', 'owned_interval', 'parse_placements', 'plan_redistribution', 'plan_text', 'plan_traffic', 'terminal_progress']
 class HyperParallelError(Exception):
     """
     The base of every error that the library raises.
@@ -387,6 +387,200 @@ class MeshTraffic:
     def total_received(self) -> int:
         """
         Received by all ranks together.
+        """
+class RankStep:
+    """
+    One step of a plan, as a rank runs it.
+
+    Buffers are contiguous memory, such as a numpy array: ``source`` and ``target`` the rank's whole flat local tensors,
+    messages as many elements as ``sends`` and ``receives`` say. Their sizes are checked, and the GIL is released.
+
+    A move: ``copy_own``, ``pack`` for each send and ``unpack`` for each receive. A reduction: ``pack`` for each send and one
+    ``combine``.
+    """
+    def __repr__(self) -> str:
+        ...
+    def combine(self, source: typing.Any, messages: collections.abc.Sequence[typing.Any], target: typing.Any, dtype: str) -> None:
+        """
+        Combines this rank's own share and the received messages in mesh order, divides, and places the result.
+
+        Sums are rounded to the dtype after each term, as torch's are; NaN wins in max and min; integers wrap.
+
+        Args:
+            source: The source buffer.
+            messages: The received messages, in the order of ``receives``.
+            target: The target buffer, to be written; apart from all others.
+            dtype: The element type as safetensors names it: "F32", "BF16", "I64".
+
+        Raises:
+            ArgumentTypeError: A reduction that the dtype does not have, or a buffer that is not contiguous memory.
+            InvalidArgumentError: A buffer has another size, the messages are not as many as ``receives``, or the step is a move.
+        """
+    def copy_own(self, source: typing.Any, target: typing.Any, item_bytes: int) -> None:
+        """
+        Copies what stays on this rank in a move.
+
+        Args:
+            source: The source buffer.
+            target: The target buffer, to be written; apart from the source.
+            item_bytes: The bytes of one element.
+
+        Raises:
+            InvalidArgumentError: A buffer has another size, or the step is a reduction.
+            ArgumentTypeError: A buffer is not contiguous memory.
+        """
+    def pack(self, send: int, source: typing.Any, message: typing.Any, item_bytes: int) -> None:
+        """
+        Fills a message to send.
+
+        Args:
+            send: An index into ``sends``.
+            source: The source buffer.
+            message: A buffer of the message's size, to be written.
+            item_bytes: The bytes of one element.
+
+        Raises:
+            OutOfRangeError: There is no such message.
+            InvalidArgumentError: A buffer has another size.
+            ArgumentTypeError: A buffer is not contiguous memory.
+        """
+    def unpack(self, receive: int, message: typing.Any, target: typing.Any, item_bytes: int) -> None:
+        """
+        Puts a received message of a move in its place.
+
+        Args:
+            receive: An index into ``receives``.
+            message: The message.
+            target: The target buffer, to be written.
+            item_bytes: The bytes of one element.
+
+        Raises:
+            As ``pack``, and InvalidArgumentError where the step is a reduction.
+        """
+    @property
+    def is_reduction(self) -> bool:
+        """
+        Whether the messages are combined, not put side by side.
+        """
+    @property
+    def receives(self) -> list[tuple[int, int]]:
+        """
+        ``(peer, elements)`` of each message to receive.
+        """
+    @property
+    def sends(self) -> list[tuple[int, int]]:
+        """
+        ``(peer, elements)`` of each message to send; the peer is a global rank. None is empty.
+        """
+    @property
+    def source_numel(self) -> int:
+        """
+        Elements of the source buffer.
+        """
+    @property
+    def target_numel(self) -> int:
+        """
+        Elements of the target buffer.
+        """
+class RankPlan:
+    """
+    A redistribution as one rank runs it, step by step.
+    """
+    @property
+    def steps(self) -> list[RankStep]:
+        """
+        The steps; none if the target is the source's local tensor itself.
+        """
+    @property
+    def target_shape(self) -> tuple[int, ...]:
+        """
+        The shape of the rank's local tensor at the end.
+        """
+class ExtremeGradient:
+    """
+    How a rank learns what its share of a max or min counts for.
+
+    ``extreme`` is the share, taken from the source layout to ``reduced``; ``holds`` is 1 where the share equals it and
+    ``holders`` is ``holds``, taken from ``counted`` to ``everywhere``. The gradient is multiplied by ``holds / holders``.
+    """
+    @property
+    def counted(self) -> Layout:
+        """
+        Where each rank says whether it holds the extreme.
+        """
+    @property
+    def everywhere(self) -> Layout:
+        """
+        Where the number of holders is everywhere.
+        """
+    @property
+    def reduced(self) -> Layout:
+        """
+        Where the extreme is everywhere.
+        """
+class Redistribution:
+    """
+    Where a tensor goes from and to, and the way back of its gradient.
+
+    Args:
+        source: How the tensor lies.
+        target: How it shall lie.
+        incoming: How the gradient of the result lies: ``gradient_layout(target)`` inside, ``leaving_layout(target)`` where
+            the tensor leaves.
+        shape: The logical shape.
+
+    Raises:
+        OutOfRangeError: A Shard dim lies beyond the shape.
+        InvalidArgumentError: RaggedShard dims lie beyond it.
+    """
+    def __init__(self, source: Layout, target: Layout, incoming: Layout, shape: collections.abc.Sequence[int]) -> None:
+        ...
+    @property
+    def backward(self) -> Redistribution:
+        """
+        What takes the gradient of the result back to the source's share.
+        """
+    @property
+    def divisor(self) -> int:
+        """
+        What the gradient is divided by: the ranks averaged over.
+        """
+    @property
+    def extreme(self) -> ExtremeGradient | None:
+        """
+        What the gradient of a max or min needs, or None.
+        """
+    @property
+    def incoming(self) -> Layout:
+        """
+        How the gradient of the result lies.
+        """
+    @property
+    def is_identity(self) -> bool:
+        """
+        Whether nothing moves in either direction.
+        """
+    @property
+    def parts(self) -> list[Redistribution]:
+        """
+        The redistributions that do this one after the other, each with one rule for its gradient.
+
+        Itself, unless it resolves reductions whose gradients differ. The four below are those of one part.
+        """
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """
+        The logical shape.
+        """
+    @property
+    def source(self) -> Layout:
+        """
+        How the tensor lies; no Shard dim is negative.
+        """
+    @property
+    def target(self) -> Layout:
+        """
+        How it shall lie.
         """
 class ChunkStorageMetadata:
     """
@@ -970,6 +1164,69 @@ def block_checksums(data: typing.Any) -> list[int]:
         >>> block_checksums(b"123456789")
         [3808858755]
     """
+def check_local(layout: Layout, shape: collections.abc.Sequence[int], rank: int, local_shape: collections.abc.Sequence[int], local_strides: collections.abc.Sequence[int]) -> None:
+    """
+    Raises unless a local tensor of these sizes and strides is the rank's part of a tensor.
+
+    Args:
+        layout: How the tensor lies.
+        shape: Its logical shape, which has passed ``layout.check_shape``.
+        rank: The global rank.
+        local_shape: The local tensor's sizes.
+        local_strides: Its strides, in elements.
+
+    Raises:
+        InvalidArgumentError: The sizes are others; with RaggedShard it is not 1-D and contiguous; outside the mesh it has
+            elements.
+    """
+def gradient_layout(layout: Layout) -> Layout:
+    """
+    How the gradient of a tensor lies: as the tensor, ``Replicate()`` where it is Partial.
+
+    Args:
+        layout: How the tensor lies.
+    """
+def infer_global_shape(layout: Layout, local_shapes: collections.abc.Sequence[collections.abc.Sequence[int]]) -> tuple[int, ...]:
+    """
+    The logical shape of a tensor whose local tensors have these sizes.
+
+    Args:
+        layout: How the tensor lies.
+        local_shapes: The sizes on each rank, in mesh order.
+
+    Raises:
+        InvalidArgumentError: The sizes break the Shard rule, differ in their number of dims or are not one for each rank, or
+            the layout is ragged.
+        OutOfRangeError: A Shard dim lies beyond the tensors' dims.
+
+    Example:
+        >>> layout = Layout((2,), ("dp",))([Shard(0)])
+        >>> infer_global_shape(layout, [(3, 4), (2, 4)])
+        (5, 4)
+    """
+def known_global_shape(layout: Layout, local_shape: collections.abc.Sequence[int], rank: int) -> tuple[int, ...] | None:
+    """
+    The logical shape where the rank's local tensor alone tells it: nothing is sharded.
+
+    Args:
+        layout: How the tensor lies.
+        local_shape: The local tensor's sizes.
+        rank: The global rank.
+
+    Returns:
+        The shape, or None where the ranks must tell each other their sizes, for ``infer_global_shape``.
+
+    Raises:
+        InvalidArgumentError: The layout is ragged, the rank is outside the mesh, or the local tensor has over 64 dims.
+    """
+def leaving_layout(layout: Layout) -> Layout:
+    """
+    How a gradient that comes from outside lies: Partial(sum) where the tensor is ``Replicate()``, ``Replicate()``
+    where it is Partial (each share's own), else as the tensor.
+
+    Args:
+        layout: How the tensor lies.
+    """
 def local_shape(layout: Layout, shape: collections.abc.Sequence[int], position: int) -> tuple[int, ...]:
     """
     The shape of the local tensor at a position of the layout's mesh.
@@ -990,6 +1247,20 @@ def local_shape(layout: Layout, shape: collections.abc.Sequence[int], position: 
         >>> layout = Layout((4,), ("dp",))([Shard(0)])
         >>> [local_shape(layout, (5, 3), position) for position in range(4)]
         [(2, 3), (2, 3), (1, 3), (0, 3)]
+    """
+def outside_gradient_layout(layout: Layout, grad_placements: collections.abc.Sequence[Placement] | None, ndim: int) -> Layout:
+    """
+    How a gradient that comes from outside lies where the user may say so.
+
+    Args:
+        layout: How the tensor lies.
+        grad_placements: What the user says, or None: as ``leaving_layout`` then.
+        ndim: The number of the tensor's dims.
+
+    Raises:
+        InvalidArgumentError: The grad_placements are not as many as mesh dims, or neither the tensor's placement nor, where
+            that is whole or Partial, ``Replicate()``, Partial(sum) or Partial(avg).
+        OutOfRangeError: A Shard dim lies beyond the tensor's dims.
     """
 def owned_boxes(layout: Layout, shape: collections.abc.Sequence[int], position: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """
@@ -1044,6 +1315,25 @@ def parse_placements(text: str) -> tuple[Placement, ...]:
     Example:
         >>> parse_placements("[S(0), P(max), R]")
         (Shard(dim=0), Partial(reduce_op='max'), Replicate())
+    """
+def plan_redistribution(source: Layout, target: Layout, shape: collections.abc.Sequence[int], rank: int) -> RankPlan:
+    """
+    What a rank does to take a tensor from one layout to another. Plans are kept, so that asking again is cheap.
+
+    Args:
+        source: How the tensor lies.
+        target: How it shall lie.
+        shape: Its logical shape.
+        rank: The global rank. Outside the mesh it has no step, and a local tensor of shape ``(0,)``.
+
+    Raises:
+        As ``plan_text``, alike on every rank.
+
+    Example:
+        >>> layout = Layout((2,), ("dp",))
+        >>> plan = plan_redistribution(layout([Shard(0)]), layout([Replicate()]), (4, 2), rank=0)
+        >>> plan.target_shape, plan.steps[0].sends, plan.steps[0].receives
+        ((4, 2), [(1, 4)], [(1, 4)])
     """
 def plan_text(source: Layout, target: Layout, shape: collections.abc.Sequence[int]) -> str:
     """

@@ -9,6 +9,7 @@
 #include "hyper_parallel/base/error.h"
 #include "hyper_parallel/base/text.h"
 #include "hyper_parallel/checkpoint/chunk_cover.h"
+#include "hyper_parallel/checkpoint/storage_bytes.h"
 #include "hyper_parallel/checkpoint/tensor_name.h"
 
 namespace hyper_parallel {

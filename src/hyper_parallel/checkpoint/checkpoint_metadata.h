@@ -23,7 +23,7 @@
 #include <string_view>
 #include <vector>
 
-#include "hyper_parallel/checkpoint/dtype.h"
+#include "hyper_parallel/base/dtype.h"
 #include "hyper_parallel/checkpoint/value.h"
 #include "hyper_parallel/geometry/box.h"
 

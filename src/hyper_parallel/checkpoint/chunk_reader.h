@@ -14,7 +14,7 @@
 
 #include "hyper_parallel/checkpoint/checkpoint_metadata.h"
 #include "hyper_parallel/checkpoint/progress.h"
-#include "hyper_parallel/checkpoint/view_cursor.h"
+#include "hyper_parallel/geometry/view_cursor.h"
 
 namespace hyper_parallel {
 

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "hyper_parallel/base/dims.h"
-#include "hyper_parallel/checkpoint/dtype.h"
+#include "hyper_parallel/base/dtype.h"
 #include "hyper_parallel/checkpoint/file_descriptor.h"
 
 namespace hyper_parallel {

@@ -19,7 +19,7 @@
 #include <string_view>
 #include <vector>
 
-#include "hyper_parallel/checkpoint/dtype.h"
+#include "hyper_parallel/base/dtype.h"
 
 namespace hyper_parallel {
 

@@ -5,6 +5,7 @@
 #include "hyper_parallel/base/error.h"
 #include "hyper_parallel/checkpoint/byte_codec.h"
 #include "hyper_parallel/checkpoint/parts_codec.h"
+#include "hyper_parallel/checkpoint/storage_bytes.h"
 #include "hyper_parallel/checkpoint/tensor_name.h"
 
 namespace hyper_parallel {

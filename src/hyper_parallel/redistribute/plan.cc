@@ -32,6 +32,14 @@ std::string ops_text(const Step& step, const Reduce& reduce) {
   return are_alike ? std::string(to_string(reduce.op)) : join(ops, ", ");
 }
 
+/// "all_reduce" where every rank ends with all that it has reduced with others.
+std::string_view reduce_name(const Step& step, const Reduce& reduce) {
+  const bool whole = std::ranges::all_of(reduce.mesh_dims, [&](int64_t dim) {
+    return std::holds_alternative<Replicate>(step.to.dim_splits()[static_cast<size_t>(dim)]);
+  });
+  return whole ? "all_reduce" : "reduce_scatter";
+}
+
 std::string mesh_text(const DeviceMesh& mesh) {
   return str_cat(tuple_text(mesh.shape()), " ", tuple_text(mesh.names()));
 }
@@ -61,7 +69,8 @@ std::string action_text(const Step& step) {
                           for (const int64_t dim : reduce.mesh_dims) {
                             names.push_back(str_cat("'", step.from.mesh().names()[static_cast<size_t>(dim)], "'"));
                           }
-                          return str_cat("reduce_scatter(", ops_text(step, reduce), ") over ", join(names, ", "));
+                          return str_cat(reduce_name(step, reduce), "(", ops_text(step, reduce), ") over ",
+                                         join(names, ", "));
                         },
                     },
                     step.action);

@@ -4,11 +4,9 @@
 // used out first.
 
 #include <cstdint>
-#include <list>
 #include <memory>
-#include <mutex>
-#include <unordered_map>
 
+#include "hyper_parallel/base/lru_cache.h"
 #include "hyper_parallel/redistribute/rank_plan.h"
 
 namespace hyper_parallel {
@@ -16,15 +14,15 @@ namespace hyper_parallel {
 class PlanCache {
  public:
   /// Keeps at most `capacity` plans; 0 keeps none, and every call plans anew.
-  explicit PlanCache(size_t capacity) : capacity_(capacity) {}
+  explicit PlanCache(size_t capacity) : plans_(capacity) {}
 
   /// The plan from `source` to `target` for a tensor of `shape`, as `rank` runs it. Throws as `plan_redistribution`,
   /// and keeps nothing then. Safe to call from several threads.
   std::shared_ptr<const RankPlan> get(const Layout& source, const Layout& target, const Dims& shape, int64_t rank);
 
-  size_t size() const;
-  int64_t hits() const;
-  int64_t misses() const;
+  size_t size() const { return plans_.size(); }
+  int64_t hits() const { return plans_.hits(); }
+  int64_t misses() const { return plans_.misses(); }
 
  private:
   struct Key {
@@ -37,17 +35,8 @@ class PlanCache {
   struct KeyHash {
     size_t operator()(const Key& key) const;
   };
-  struct Entry {
-    Key key;
-    std::shared_ptr<const RankPlan> plan;
-  };
 
-  size_t capacity_;
-  mutable std::mutex mutex_;
-  std::list<Entry> entries_;  // most recently used first
-  std::unordered_map<Key, std::list<Entry>::iterator, KeyHash> index_;
-  int64_t hits_ = 0;
-  int64_t misses_ = 0;
+  LruCache<Key, RankPlan, KeyHash> plans_;
 };
 
 }  // namespace hyper_parallel

@@ -99,11 +99,22 @@ struct Spread {
   enum class Replicas { kKeep, kSlice, kShare } replicas;
 };
 
-/// What is most often the cheapest comes first, and of those what takes the fewest rounds.
-std::vector<Spread> spreads(size_t tensor_ndim) {
+/// Whether the target is whole on every one of the pending `dims`.
+bool ends_whole(const Distribution& state, const Distribution& target, const std::vector<int64_t>& dims) {
+  return same_mesh(state, target) && std::ranges::all_of(dims, [&](int64_t dim) {
+           return std::holds_alternative<Replicate>(target.dim_splits()[static_cast<size_t>(dim)]);
+         });
+}
+
+/// What is most often the cheapest comes first, and of those what takes the fewest rounds: between two ranks that both
+/// end with the whole, to give each other everything receives no more than to share the work and gather, in one round.
+std::vector<Spread> spreads(const Distribution& state, const Distribution& target, const std::vector<int64_t>& dims) {
   using enum Spread::Replicas;
-  std::vector<std::optional<DimSplit>> splits{std::nullopt, FlatSplit{}};
-  for (size_t dim = 0; dim < tensor_ndim; ++dim) splits.emplace_back(Shard(static_cast<int64_t>(dim)));
+  std::vector<std::optional<DimSplit>> splits;
+  if (ends_whole(state, target, dims)) splits.emplace_back(Replicate{});
+  splits.emplace_back(std::nullopt);
+  splits.emplace_back(FlatSplit{});
+  for (size_t dim = 0; dim < state.shape().size(); ++dim) splits.emplace_back(Shard(static_cast<int64_t>(dim)));
   std::vector<Spread> all;
   for (const std::optional<DimSplit>& reduced : splits) {
     for (const auto replicas : {kSlice, kShare, kKeep}) all.push_back({reduced, replicas});
@@ -201,7 +212,7 @@ void search(const Plan& begun, const Distribution& state, Cheapest& cheapest) {
     return cheapest.offer(std::move(plan));
   }
   std::vector<Distribution> seen;
-  for (const Spread& spread : spreads(state.shape().size())) {
+  for (const Spread& spread : spreads(state, begun.target, dims)) {
     if (cheapest.is_at_bound()) return;
     const auto reduced = reduced_to(state, begun.target, dims, spread);
     if (!reduced || std::ranges::find(seen, *reduced) != seen.end()) continue;

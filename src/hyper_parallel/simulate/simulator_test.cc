@@ -94,10 +94,11 @@ TEST(Simulator_BadShares, WrongLength_RaisesAlsoWhereThereIsNothingToDo) {
 }
 
 TEST(Simulator_BadPlan, StepsThatDoNotFit_Raise) {
-  Plan plan = plan_of(DeviceMesh({2}), "P", "R", {4});
+  Plan plan = plan_of(DeviceMesh({3}), "P", "R", {6});
   ASSERT_EQ(plan.steps.size(), 2u);
   plan.steps.erase(plan.steps.begin());  // the gather of something that nobody reduced
-  expect_error(ErrorCode::kInternal, "internal error", [&] { simulate(plan, {{0, {0, 1, 2, 3}}, {1, {0, 0, 0, 0}}}); });
+  const std::vector<double> share(6);
+  expect_error(ErrorCode::kInternal, "internal error", [&] { simulate(plan, {{0, share}, {1, share}, {2, share}}); });
 }
 
 }  // namespace

@@ -4,33 +4,14 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "hyper_parallel/base/error.h"
+#include "hyper_parallel/base/float16.h"
 
 namespace hyper_parallel {
 namespace {
 
 constexpr int64_t kBitsPerByte = 8;
-
-double from_bfloat16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
-
-double from_float16(uint16_t bits) {
-  constexpr int kFractionBits = 10;
-  constexpr int kBias = 15;
-  constexpr int kAllOnes = 31;
-  const int exponent = (bits >> kFractionBits) & kAllOnes;
-  const int fraction = bits & ((1 << kFractionBits) - 1);
-  double value = 0;
-  if (exponent == kAllOnes) {
-    value = fraction == 0 ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
-  } else if (exponent == 0) {
-    value = std::ldexp(fraction, 1 - kBias - kFractionBits);
-  } else {
-    value = std::ldexp(fraction + (1 << kFractionBits), exponent - kBias - kFractionBits);
-  }
-  return (bits >> 15) != 0 ? -value : value;
-}
 
 template <typename Bits, typename Decode>
 void add_floats(std::span<const std::byte> a, std::span<const std::byte> b, const Decode& decode,
@@ -42,7 +23,7 @@ void add_floats(std::span<const std::byte> a, std::span<const std::byte> b, cons
     std::memcpy(&right, b.data() + at, sizeof(Bits));
     if (left == right) continue;
     ++difference.elements;
-    const double distance = std::abs(decode(left) - decode(right));
+    const double distance = std::abs(static_cast<double>(decode(left)) - static_cast<double>(decode(right)));
     if (std::isnan(distance)) {
       ++difference.undefined;
     } else {
@@ -87,11 +68,11 @@ void add_difference(DType dtype, std::span<const std::byte> a, std::span<const s
   if (dtype == DType::kF64) {
     add_floats<uint64_t>(a, b, [](uint64_t bits) { return std::bit_cast<double>(bits); }, difference);
   } else if (dtype == DType::kF32) {
-    add_floats<uint32_t>(a, b, [](uint32_t bits) -> double { return std::bit_cast<float>(bits); }, difference);
+    add_floats<uint32_t>(a, b, [](uint32_t bits) { return std::bit_cast<float>(bits); }, difference);
   } else if (dtype == DType::kF16) {
-    add_floats<uint16_t>(a, b, from_float16, difference);
+    add_floats<uint16_t>(a, b, float_from_float16, difference);
   } else if (dtype == DType::kBF16) {
-    add_floats<uint16_t>(a, b, from_bfloat16, difference);
+    add_floats<uint16_t>(a, b, float_from_bfloat16, difference);
   } else if (const int64_t bits = bits_per_element(dtype); bits % kBitsPerByte == 0) {
     count_bytewise(static_cast<size_t>(bits / kBitsPerByte), a, b, difference);
   } else {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "hyper_parallel/checkpoint/dtype.h"
+#include "hyper_parallel/base/dtype.h"
 
 namespace hyper_parallel {
 

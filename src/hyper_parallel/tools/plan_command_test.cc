@@ -75,6 +75,52 @@ TEST(PlanCommand_Text, RaggedToShard_ShowsPlanTotalsAndTheRanksMessages) {
 }
 
 TEST(PlanCommand_Text, ReduceAndGather_ShowsLargeSizesBothWays) {
+  PlanOptions options = options_of("1024", "4", "P", "R");
+  options.dtype = "float64";
+  options.rank = "0";
+  EXPECT_EQ(text_of(options),
+            "redistribute (1024,) on mesh (4,) (dim_0,)\n"
+            "  from [Partial(sum)]\n"
+            "  to   [Replicate()]\n"
+            "  1. reduce_scatter(sum) over 'dim_0': [Partial(sum)] -> [FlatSplit()]\n"
+            "  2. all_gather: [FlatSplit()] -> [Replicate()]\n"
+            "\n"
+            "tensor                            1024 elements of float64, 8.0 KiB (8192 bytes)\n"
+            "received, all ranks               48.0 KiB (49152 bytes)\n"
+            "received, busiest rank            12.0 KiB (12288 bytes)\n"
+            "lower bound, all ranks            48.0 KiB (49152 bytes)\n"
+            "received / lower bound            1 (the least possible)\n"
+            "sent, busiest rank                12.0 KiB (12288 bytes)\n"
+            "messages                          24\n"
+            "rounds                            2\n"
+            "peak extra memory, busiest rank   8.0 KiB (8192 bytes)\n"
+            "\n"
+            "rank 0 at coordinate (0,), local shape (1024,) -> (1024,)\n"
+            "  1. reduce_scatter(sum) over 'dim_0'\n"
+            "     send to 1: 256 elements [256:512]\n"
+            "     send to 2: 256 elements [512:768]\n"
+            "     send to 3: 256 elements [768:1024]\n"
+            "     receive from 1: 256 elements [0:256]\n"
+            "     receive from 2: 256 elements [0:256]\n"
+            "     receive from 3: 256 elements [0:256]\n"
+            "     keep 256 elements [0:256] -> [0:256]\n"
+            "     combine by sum in the order of ranks (0, 1, 2, 3)\n"
+            "  2. all_gather\n"
+            "     send to 1: 256 elements [0:256]\n"
+            "     send to 2: 256 elements [0:256]\n"
+            "     send to 3: 256 elements [0:256]\n"
+            "     receive from 1: 256 elements [256:512]\n"
+            "     receive from 2: 256 elements [512:768]\n"
+            "     receive from 3: 256 elements [768:1024]\n"
+            "     keep 256 elements [0:256] -> [0:256]\n"
+            "  sent                            12.0 KiB (12288 bytes)\n"
+            "  received                        12.0 KiB (12288 bytes)\n"
+            "  lower bound                     none for one rank: shares of a sum are pooled anywhere\n"
+            "  messages                        6\n"
+            "  peak extra memory               8.0 KiB (8192 bytes)\n");
+}
+
+TEST(PlanCommand_Text, ReduceBetweenTwo_IsOneRound) {
   PlanOptions options = options_of("1024", "2", "P", "R");
   options.dtype = "float64";
   options.rank = "0";
@@ -82,8 +128,7 @@ TEST(PlanCommand_Text, ReduceAndGather_ShowsLargeSizesBothWays) {
             "redistribute (1024,) on mesh (2,) (dim_0,)\n"
             "  from [Partial(sum)]\n"
             "  to   [Replicate()]\n"
-            "  1. reduce_scatter(sum) over 'dim_0': [Partial(sum)] -> [FlatSplit()]\n"
-            "  2. all_gather: [FlatSplit()] -> [Replicate()]\n"
+            "  1. all_reduce(sum) over 'dim_0': [Partial(sum)] -> [Replicate()]\n"
             "\n"
             "tensor                            1024 elements of float64, 8.0 KiB (8192 bytes)\n"
             "received, all ranks               16.0 KiB (16384 bytes)\n"
@@ -91,24 +136,20 @@ TEST(PlanCommand_Text, ReduceAndGather_ShowsLargeSizesBothWays) {
             "lower bound, all ranks            16.0 KiB (16384 bytes)\n"
             "received / lower bound            1 (the least possible)\n"
             "sent, busiest rank                8.0 KiB (8192 bytes)\n"
-            "messages                          4\n"
-            "rounds                            2\n"
+            "messages                          2\n"
+            "rounds                            1\n"
             "peak extra memory, busiest rank   8.0 KiB (8192 bytes)\n"
             "\n"
             "rank 0 at coordinate (0,), local shape (1024,) -> (1024,)\n"
-            "  1. reduce_scatter(sum) over 'dim_0'\n"
-            "     send to 1: 512 elements [512:1024]\n"
-            "     receive from 1: 512 elements [0:512]\n"
-            "     keep 512 elements [0:512] -> [0:512]\n"
+            "  1. all_reduce(sum) over 'dim_0'\n"
+            "     send to 1: 1024 elements [0:1024]\n"
+            "     receive from 1: 1024 elements [0:1024]\n"
+            "     keep 1024 elements [0:1024] -> [0:1024]\n"
             "     combine by sum in the order of ranks (0, 1)\n"
-            "  2. all_gather\n"
-            "     send to 1: 512 elements [0:512]\n"
-            "     receive from 1: 512 elements [512:1024]\n"
-            "     keep 512 elements [0:512] -> [0:512]\n"
             "  sent                            8.0 KiB (8192 bytes)\n"
             "  received                        8.0 KiB (8192 bytes)\n"
             "  lower bound                     none for one rank: shares of a sum are pooled anywhere\n"
-            "  messages                        2\n"
+            "  messages                        1\n"
             "  peak extra memory               8.0 KiB (8192 bytes)\n");
 }
 

@@ -9,9 +9,9 @@
 
 #include "hyper_parallel/base/error.h"
 #include "hyper_parallel/checkpoint/data_file.h"
-#include "hyper_parallel/checkpoint/view_cursor.h"
 #include "hyper_parallel/geometry/interval_boxes.h"
 #include "hyper_parallel/geometry/region.h"
+#include "hyper_parallel/geometry/view_cursor.h"
 #include "hyper_parallel/tools/box_order.h"
 
 namespace hyper_parallel {

@@ -14,6 +14,7 @@
 #include "hyper_parallel/redistribute/planner.h"
 #include "hyper_parallel/torch/executor.h"
 #include "hyper_parallel/torch/gradient_frame.h"
+#include "hyper_parallel/torch/gradient_sum.h"
 #include "hyper_parallel/torch/local_shape.h"
 #include "hyper_parallel/torch/mesh_check.h"
 #include "hyper_parallel/torch/redistribute_local.h"
@@ -23,34 +24,6 @@ namespace {
 
 Layout all_replicated(const DeviceMesh& mesh) {
   return Layout(mesh, std::vector<Placement>(static_cast<size_t>(mesh.ndim()), Replicate{}));
-}
-
-/// What a gradient on a dim of this placement may be said to be.
-bool may_be_gradient_of(const Placement& gradient, const Placement& placement) {
-  if (gradient == placement) return true;
-  if (!is_replicate(placement) && !is_partial(placement)) return false;
-  const auto* partial = std::get_if<Partial>(&gradient);
-  return is_replicate(gradient) ||
-         (partial != nullptr && (partial->op == ReduceOp::kSum || partial->op == ReduceOp::kAvg));
-}
-
-/// How the gradients that come back from outside lie: by default as `leaving_layout` says.
-Layout checked_gradient_layout(const Layout& layout, const std::optional<std::vector<Placement>>& grad_placements,
-                               int64_t ndim) {
-  if (!grad_placements) return leaving_layout(layout);
-  HP_CHECK(grad_placements->size() == layout.placements().size(), kInvalidArgument, "grad_placements ",
-           short_text(*grad_placements), " are ", grad_placements->size(), " but the mesh has ", layout.mesh().ndim(),
-           " dims");
-  const Layout gradient = Layout::with_partial_beside_ragged(layout.mesh(), *grad_placements).folded(ndim);
-  for (size_t dim = 0; dim < grad_placements->size(); ++dim) {
-    const Placement& given = gradient.placements()[dim];
-    const Placement& own = layout.placements()[dim];
-    HP_CHECK(
-        may_be_gradient_of(given, own), kInvalidArgument, "grad_placements have ", to_string(given), " on mesh dim '",
-        layout.mesh().names()[dim], "' where the tensor is ", to_string(own),
-        "; the gradient must lie as the tensor, or be Replicate(), Partial(sum) or Partial(avg) where that is whole");
-  }
-  return gradient;
 }
 
 void check_kind(const at::Tensor& local) {
@@ -82,7 +55,11 @@ void check_one_element(const DTensor& tensor, std::string_view operation) {
 }  // namespace
 
 DTensor::DTensor(at::Tensor local, MeshCommunicator mesh, Layout layout, std::vector<int64_t> shape)
-    : local_(std::move(local)), communicator_(std::move(mesh)), layout_(std::move(layout)), shape_(std::move(shape)) {}
+    : local_(std::move(local)),
+      communicator_(std::move(mesh)),
+      layout_(std::move(layout)),
+      shape_(std::move(shape)),
+      gradient_sum_(std::make_shared<GradientSum>()) {}
 
 DTensor DTensor::unchecked(at::Tensor local, MeshCommunicator mesh, Layout layout, std::vector<int64_t> shape) {
   return DTensor(std::move(local), std::move(mesh), std::move(layout), std::move(shape));
@@ -91,9 +68,7 @@ DTensor DTensor::unchecked(at::Tensor local, MeshCommunicator mesh, Layout layou
 DTensor DTensor::from_local(const at::Tensor& local, const MeshCommunicator& mesh, std::vector<Placement> placements,
                             const std::optional<std::vector<int64_t>>& shape) {
   const Layout layout(mesh.mesh(), std::move(placements));
-  HP_CHECK(
-      shape || !layout.is_ragged(), kInvalidArgument,
-      "from_local: shape is missing but with RaggedShard the logical shape cannot be told from the flat local tensor");
+  if (!shape) check_shape_can_be_inferred(layout);
   const std::vector<int64_t> global = shape ? *shape : agreed_shape(local, layout, mesh);
   const Layout folded = layout.folded(static_cast<int64_t>(global.size()));
   check_shape(folded, global);
@@ -115,7 +90,7 @@ DTensor& DTensor::requires_grad_() {
 }
 
 at::Tensor DTensor::to_local(const std::optional<std::vector<Placement>>& grad_placements) const {
-  const Layout incoming = checked_gradient_layout(layout_, grad_placements, ndim());
+  const Layout incoming = outside_gradient_layout(layout_, grad_placements, ndim());
   if (!communicator_.is_member()) return local_;
   return redistribute_local(local_, {layout_, layout_, incoming, Dims(shape_)}, communicator_);
 }
@@ -147,7 +122,7 @@ DTensor DTensor::redistribute_to(const Layout& target) const {
 
 at::Tensor DTensor::full_tensor(const std::optional<std::vector<Placement>>& grad_placements) const {
   const Layout target = all_replicated(layout_.mesh());
-  const Layout incoming = checked_gradient_layout(target, grad_placements, ndim());
+  const Layout incoming = outside_gradient_layout(target, grad_placements, ndim());
   if (!communicator_.is_member()) return local_;
   check_mesh_together(communicator_, "full_tensor", [] {}, [&] { return describe(layout_, shape_, local_); });
   return redistribute_local(local_, {layout_, target, incoming, Dims(shape_)}, communicator_);

@@ -14,6 +14,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,8 @@
 #include "hyper_parallel/torch/mesh_communicator.h"
 
 namespace hyper_parallel {
+
+class GradientSum;
 
 class DTensor {
  public:
@@ -94,6 +97,9 @@ class DTensor {
   bool is_copied_view() const { return copied_view_; }
   void mark_copied_view() { copied_view_ = true; }
 
+  /// Where operations that share out work on this tensor enter; copies of the handle have it in common.
+  GradientSum& gradient_sum() const { return *gradient_sum_; }
+
   /// Trusts that `local` is this rank's part. For code of the library that has made it so.
   static DTensor unchecked(at::Tensor local, MeshCommunicator mesh, Layout layout, std::vector<int64_t> shape);
 
@@ -107,6 +113,7 @@ class DTensor {
   MeshCommunicator communicator_;
   Layout layout_;
   std::vector<int64_t> shape_;
+  std::shared_ptr<GradientSum> gradient_sum_;
   bool copied_view_ = false;
 };
 

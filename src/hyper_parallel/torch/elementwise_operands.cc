@@ -7,15 +7,11 @@
 
 #include "hyper_parallel/base/error.h"
 #include "hyper_parallel/geometry/ragged_split.h"
+#include "hyper_parallel/torch/operand_checks.h"
 #include "hyper_parallel/torch/redistribute_local.h"
 
 namespace hyper_parallel {
 namespace {
-
-/// "operation 'add': argument 'other'".
-std::string place(const Operation& operation, const BoundArgument& argument) {
-  return str_cat("operation '", operation.name, "': argument '", argument.parameter->name, "'");
-}
 
 bool splits_tensor(const Placement& placement) { return is_shard(placement) || is_ragged_shard(placement); }
 
@@ -65,11 +61,9 @@ at::Tensor element_of(const DTensor& tensor) {
 
 at::Tensor aligned_plain(const Operation& operation, const BoundArgument& argument, const DTensor& frame) {
   const at::Tensor& tensor = *argument.value->plain_tensor();
-  HP_CHECK(tensor.defined(), kType, place(operation, argument), " is an undefined tensor");
-  HP_CHECK(tensor.numel() == 1, kType, place(operation, argument), " is ", argument.value->describe(),
-           ", but beside a DTensor a plain tensor must have one element; distribute it with placements ",
-           short_text(frame.placements()));
-  HP_CHECK(tensor.dim() <= frame.ndim(), kInvalidArgument, place(operation, argument), " is ",
+  check_one_element(operation, argument.parameter->name, *argument.value,
+                    str_cat("distribute it with placements ", short_text(frame.placements())));
+  HP_CHECK(tensor.dim() <= frame.ndim(), kInvalidArgument, place(operation, argument.parameter->name), " is ",
            argument.value->describe(), ", which has more dims than the DTensor of shape ", tuple_text(frame.shape()),
            "; reshape it to ()");
   return one_element(tensor, frame);
@@ -77,16 +71,17 @@ at::Tensor aligned_plain(const Operation& operation, const BoundArgument& argume
 
 at::Tensor aligned_with_ragged(const Operation& operation, const BoundArgument& argument, const DTensor& frame) {
   const DTensor& tensor = *argument.value->dtensor();
-  HP_CHECK(tensor.shape() == frame.shape(), kInvalidArgument, place(operation, argument), " has shape ",
+  HP_CHECK(tensor.shape() == frame.shape(), kInvalidArgument, place(operation, argument.parameter->name), " has shape ",
            tuple_text(tensor.shape()), " but the ragged operand has ", tuple_text(frame.shape()),
            "; beside a ragged DTensor shapes must be equal");
   if (tensor.layout().is_ragged()) {
-    HP_CHECK(same_runs(tensor, frame), kInvalidArgument, place(operation, argument), " with placements ",
-             short_text(tensor.placements()), " lies on other ranks' runs of shape ", tuple_text(frame.shape()),
-             " than ", short_text(frame.placements()), "; redistribute one to the other's placements");
+    HP_CHECK(same_runs(tensor, frame), kInvalidArgument, place(operation, argument.parameter->name),
+             " with placements ", short_text(tensor.placements()), " lies on other ranks' runs of shape ",
+             tuple_text(frame.shape()), " than ", short_text(frame.placements()),
+             "; redistribute one to the other's placements");
     return tensor.local();
   }
-  HP_CHECK(is_replicated(tensor), kInvalidArgument, place(operation, argument), " has placements ",
+  HP_CHECK(is_replicated(tensor), kInvalidArgument, place(operation, argument.parameter->name), " has placements ",
            short_text(tensor.placements()), " but beside a ragged operand with ", short_text(frame.placements()),
            " it must own the same runs or be Replicate(); redistribute it");
   return tensor.redistribute(frame.placements()).local();
@@ -94,22 +89,21 @@ at::Tensor aligned_with_ragged(const Operation& operation, const BoundArgument& 
 
 at::Tensor aligned_dtensor(const Operation& operation, const BoundArgument& argument, const DTensor& frame) {
   const DTensor& tensor = *argument.value->dtensor();
-  // A tensor read from another rank's file is that rank's part, whatever its layout says.
-  HP_CHECK(tensor.mesh().rank() == frame.mesh().rank(), kFailedPrecondition, place(operation, argument),
-           " is the part of rank ", tensor.mesh().rank(), " but another operand that of rank ", frame.mesh().rank());
+  check_same_rank(operation, argument.parameter->name, tensor, frame);
   const bool same_shape = tensor.shape() == frame.shape();
   if (same_shape && tensor.layout() == frame.layout()) return tensor.local();
-  HP_CHECK(tensor.layout().mesh() == frame.layout().mesh(), kInvalidArgument, place(operation, argument), " lies on ",
-           to_string(tensor.layout().mesh()), " but another operand on ", to_string(frame.layout().mesh()),
-           "; the operands' meshes must be equal");
+  HP_CHECK(tensor.layout().mesh() == frame.layout().mesh(), kInvalidArgument,
+           place(operation, argument.parameter->name), " lies on ", to_string(tensor.layout().mesh()),
+           " but another operand on ", to_string(frame.layout().mesh()), "; the operands' meshes must be equal");
   if (!same_shape && is_one_element(tensor) && tensor.ndim() <= frame.ndim()) {
     return one_element(element_of(tensor), frame);
   }
   if (frame.layout().is_ragged()) return aligned_with_ragged(operation, argument, frame);
-  HP_CHECK(same_shape, kUnimplemented, place(operation, argument), " has shape ", tuple_text(tensor.shape()),
-           " but another operand has ", tuple_text(frame.shape()), "; broadcasting of DTensors is not supported");
-  raise(ErrorCode::kUnimplemented, place(operation, argument), " has placements ", short_text(tensor.placements()),
-        " but another operand has ", short_text(frame.placements()),
+  HP_CHECK(same_shape, kUnimplemented, place(operation, argument.parameter->name), " has shape ",
+           tuple_text(tensor.shape()), " but another operand has ", tuple_text(frame.shape()),
+           "; broadcasting of DTensors is not supported");
+  raise(ErrorCode::kUnimplemented, place(operation, argument.parameter->name), " has placements ",
+        short_text(tensor.placements()), " but another operand has ", short_text(frame.placements()),
         "; operands are not aligned: redistribute one to the other's placements");
 }
 
@@ -126,9 +120,9 @@ const DTensor& frame_of(const Operation& operation, const BoundArguments& argume
   HP_CHECK(frame != nullptr, kType, "operation '", operation.name, "' was given no DTensor");
   if (written == nullptr || written->value->dtensor() == frame) return *frame;
   const DTensor* target = written->value->dtensor();
-  HP_CHECK(target != nullptr, kType, place(operation, *written), " is written and is ", written->value->describe(),
-           ", but beside a DTensor it must be a DTensor");
-  raise(ErrorCode::kInvalidArgument, place(operation, *written), " is written, but its shape ",
+  HP_CHECK(target != nullptr, kType, place(operation, written->parameter->name), " is written and is ",
+           written->value->describe(), ", but beside a DTensor it must be a DTensor");
+  raise(ErrorCode::kInvalidArgument, place(operation, written->parameter->name), " is written, but its shape ",
         tuple_text(target->shape()), " and placements ", short_text(target->placements()),
         " are not the result's: shape ", tuple_text(frame->shape()), ", placements ", short_text(frame->placements()));
 }

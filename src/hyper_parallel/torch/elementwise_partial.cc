@@ -59,9 +59,9 @@ bool is_scaling(const Operation& operation, const BoundArguments& arguments, con
 }
 
 bool is_widening(const BoundArguments& arguments, const DTensor& tensor) {
-  const Argument* dtype = find_argument(arguments, "dtype");
-  if (dtype == nullptr || dtype->dtype() == nullptr) return false;
-  const at::ScalarType to = *dtype->dtype();
+  const std::optional<at::ScalarType> dtype = find_dtype(arguments);
+  if (!dtype) return false;
+  const at::ScalarType to = *dtype;
   return to == tensor.dtype() || (c10::isFloatingType(tensor.dtype()) && c10::isFloatingType(to) &&
                                   c10::promoteTypes(tensor.dtype(), to) == to);
 }

@@ -106,12 +106,6 @@ Reduction reduction_of(ReduceOp op) {
   raise(ErrorCode::kInternal, "unknown reduce op");
 }
 
-void check_dtype(const at::Tensor& source, ReduceOp op) {
-  check_reducible("redistribute", source.scalar_type(), reduction_of(op));
-  HP_CHECK(op != ReduceOp::kAvg || !c10::isIntegralType(source.scalar_type(), /*includeBool=*/true), kType,
-           "redistribute: Partial(avg) of ", c10::toString(source.scalar_type()), " has no exact value");
-}
-
 at::Tensor run_reduce(const RankStep& step, const at::Tensor& source, const MeshCommunicator& communicator) {
   const Combine& combine = *step.combine;
   // Every member sends the same pieces of the region, in the same order; `order` is where they lie in the target.
@@ -147,7 +141,9 @@ at::Tensor execute(const RankPlan& plan, const at::Tensor& local, const MeshComm
   if (plan.steps.empty()) return local;
   const at::NoGradGuard no_grad;
   for (const RankStep& step : plan.steps) {
-    if (step.combine) check_dtype(local, step.combine->op);
+    if (!step.combine) continue;
+    check_reducible("redistribute", number_kind(local.scalar_type()), c10::toString(local.scalar_type()),
+                    step.combine->op);
   }
   at::Tensor flat = local.detach().contiguous().view({-1});
   for (const RankStep& step : plan.steps) {

@@ -1,19 +1,19 @@
 #pragma once
 
-// What a rank's local tensor must look like, and the logical shape when only local tensors are known.
+// The checks of geometry/local_shape.h on tensors, and the logical shape by asking the other ranks.
 
 #include <ATen/core/Tensor.h>
 
 #include <span>
 #include <vector>
 
+#include "hyper_parallel/geometry/local_shape.h"
 #include "hyper_parallel/layout/layout.h"
 #include "hyper_parallel/torch/mesh_communicator.h"
 
 namespace hyper_parallel {
 
-/// Throws kInvalidArgument unless `local` is `rank`'s part of a tensor of `shape` under `layout`: with RaggedShard 1-D,
-/// contiguous and of the length of the rank's run; else of the sizes of its box; without elements outside the mesh.
+/// Throws kInvalidArgument unless `local` is `rank`'s part of a tensor of `shape` under `layout`.
 void check_local(const at::Tensor& local, const Layout& layout, std::span<const int64_t> shape, int64_t rank);
 
 /// The logical shape of the tensor of which every rank of the mesh holds `local`. Along mesh dims that are not

@@ -15,6 +15,7 @@ namespace {
 
 /// Plans of one training step: a few layouts times the distinct shapes of a model.
 constexpr size_t kCachedPlans = 4096;
+constexpr size_t kCachedCalls = 4096;
 
 DeviceMesh checked_members(const c10::intrusive_ptr<c10d::ProcessGroup>& group, std::vector<int64_t> members) {
   check_group("MeshCommunicator", group);
@@ -59,6 +60,7 @@ class MeshCommunicator::Shared {
 
   int64_t rank() const { return rank_; }
   PlanCache& plans() { return plans_; }
+  CallCache& calls() { return calls_; }
   RandomState& random() { return *random_; }
   /// Null before a deferred group is found.
   const Group* found() const { return found_.load(std::memory_order_acquire); }
@@ -83,6 +85,7 @@ class MeshCommunicator::Shared {
   int64_t rank_;
   GroupSource source_;
   PlanCache plans_{kCachedPlans};
+  CallCache calls_{kCachedCalls};
   std::shared_ptr<RandomState> random_;
   std::mutex mutex_;
   std::unique_ptr<Group> group_;
@@ -123,6 +126,8 @@ bool MeshCommunicator::talks_over(const c10d::ProcessGroup* group) const {
 }
 
 PlanCache& MeshCommunicator::plans() const { return shared_->plans(); }
+
+CallCache& MeshCommunicator::calls() const { return shared_->calls(); }
 
 RandomState& MeshCommunicator::random() const { return shared_->random(); }
 

@@ -5,9 +5,9 @@
 // One process group that holds all the mesh's ranks carries every plan: a message goes to a rank, whichever mesh dims
 // it crosses, so no group per mesh dim is made. Ranks of the group that are not in the mesh take no part in anything.
 //
-// Also the home of the plans made for these meshes and of what they draw of random numbers, so that nothing is
-// process-wide. Cheap to copy; copies and communicators of other meshes made from one another share group, plans and
-// random numbers.
+// Also the home of the plans made for these meshes, of redistributions and of calls of operations, and of what they
+// draw of random numbers, so that nothing is process-wide. Cheap to copy; copies and communicators of other meshes made
+// from one another share group, plans and random numbers.
 
 #include <c10/util/intrusive_ptr.h>
 
@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "hyper_parallel/mesh/device_mesh.h"
+#include "hyper_parallel/operations/call_cache.h"
 #include "hyper_parallel/redistribute/plan_cache.h"
 
 namespace c10d {
@@ -66,6 +67,7 @@ class MeshCommunicator {
   std::vector<int64_t> mesh_group_ranks() const;
 
   PlanCache& plans() const;
+  CallCache& calls() const;
   RandomState& random() const;
 
   /// True if this is the group in use: false for a deferred one that was not found yet.

@@ -23,13 +23,8 @@ struct NormOptions {
   std::optional<at::ScalarType> dtype;
 };
 
-std::optional<at::ScalarType> dtype_of(const BoundArguments& arguments) {
-  const Argument* dtype = find_argument(arguments, "dtype");
-  return dtype == nullptr || dtype->dtype() == nullptr ? std::nullopt : std::optional(*dtype->dtype());
-}
-
 NormOptions options_of(const Operation& operation, const BoundArguments& arguments) {
-  const NormOptions options{RuleArguments(arguments, {}).number("ord"), dtype_of(arguments)};
+  const NormOptions options{RuleArguments(arguments, {}).number("ord"), find_dtype(arguments)};
   HP_CHECK(options.order > 0, kUnimplemented, "operation '", operation.name, "': ord is ", options.order,
            ", but norms of parts combine for a positive one alone");
   return options;

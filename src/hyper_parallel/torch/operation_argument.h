@@ -47,6 +47,8 @@ class Argument {
     return Argument(List(items.begin(), items.end()));
   }
 
+  /// Whether it is a DTensor or a plain tensor.
+  bool is_tensor() const { return dtensor() != nullptr || plain_tensor() != nullptr; }
   bool is_none() const { return std::holds_alternative<std::monostate>(value_); }
   /// The value if it is of that kind, else null.
   const DTensor* dtensor() const { return pointee<DTensor>(); }

@@ -11,7 +11,6 @@
 namespace hyper_parallel {
 namespace {
 
-bool is_tensor(const Argument& argument) { return argument.dtensor() != nullptr || argument.plain_tensor() != nullptr; }
 bool is_number(const Argument& argument) { return argument.number() != nullptr; }
 
 /// A plain tensor that stands for a number, as in torch: no dims, no gradient.
@@ -30,9 +29,9 @@ bool accepts(const Parameter& parameter, const Argument& argument) {
   const Argument::List* items = argument.items();
   switch (parameter.kind) {
     case ParameterKind::kTensor:
-      return is_tensor(argument);
+      return argument.is_tensor();
     case ParameterKind::kTensorList:
-      return items != nullptr && std::ranges::all_of(*items, is_tensor);
+      return items != nullptr && std::ranges::all_of(*items, &Argument::is_tensor);
     case ParameterKind::kNumber:
       return is_number(argument) || is_tensor_number(argument);
     case ParameterKind::kFloat:
@@ -155,12 +154,12 @@ std::string parameter_names(const Operation& operation) {
     case Mismatch::Kind::kUnknown:
       raise(ErrorCode::kType, what, " has no argument '", mismatch.name, "'; it has ", parameter_names(operation));
     case Mismatch::Kind::kTwice:
-      raise(ErrorCode::kType, what, ": argument '", mismatch.name, "' is given twice");
+      raise(ErrorCode::kType, place(operation, mismatch.name), " is given twice");
     case Mismatch::Kind::kWrongKind:
-      raise(ErrorCode::kType, what, ": argument '", mismatch.name, "' is ", mismatch.value->describe(), " but must be ",
+      raise(ErrorCode::kType, place(operation, mismatch.name), " is ", mismatch.value->describe(), " but must be ",
             accepted_kinds(operation, mismatch.name));
     case Mismatch::Kind::kMissing:
-      raise(ErrorCode::kType, what, ": argument '", mismatch.name, "' is missing");
+      raise(ErrorCode::kType, place(operation, mismatch.name), " is missing");
   }
   raise(ErrorCode::kInternal, what, ": unknown mismatch");
 }
@@ -197,8 +196,8 @@ void read_tensor_numbers(BoundCall& call) {
 
 void refuse_out(const Operation& operation, c10::ArrayRef<Keyword> keywords) {
   for (const Keyword& keyword : keywords) {
-    HP_CHECK(keyword.name != "out", kUnimplemented, "operation '", operation.name,
-             "': argument 'out' is not supported on a DTensor; use the result or the in-place form");
+    HP_CHECK(keyword.name != "out", kUnimplemented, place(operation, "out"),
+             " is not supported on a DTensor; use the result or the in-place form");
   }
 }
 
@@ -225,8 +224,8 @@ size_t list_length(const Operation& operation, const BoundCall& call) {
     const Argument::List* items = argument.value == nullptr ? nullptr : argument.value->items();
     if (items == nullptr) continue;
     if (!length) length = items->size();
-    HP_CHECK(items->size() == *length, kInvalidArgument, "operation '", operation.name, "': argument '",
-             argument.parameter->name, "' is a list of ", items->size(), " but the lists before it have ", *length);
+    HP_CHECK(items->size() == *length, kInvalidArgument, place(operation, argument.parameter->name), " is a list of ",
+             items->size(), " but the lists before it have ", *length);
   }
   return length.value_or(0);
 }
@@ -247,6 +246,15 @@ const Argument* find_argument(const BoundArguments& arguments, std::string_view 
   return nullptr;
 }
 
+std::optional<at::ScalarType> find_dtype(const BoundArguments& arguments) {
+  const Argument* dtype = find_argument(arguments, "dtype");
+  return dtype == nullptr || dtype->dtype() == nullptr ? std::nullopt : std::optional(*dtype->dtype());
+}
+
+std::string place(const Operation& operation, std::string_view argument) {
+  return str_cat("operation '", operation.name, "': argument '", argument, "'");
+}
+
 c10::IValue to_ivalue(const Operation& operation, const BoundArgument& argument) {
   if (argument.value == nullptr) return *argument.parameter->default_value;
   const Argument& value = *argument.value;
@@ -257,7 +265,7 @@ c10::IValue to_ivalue(const Operation& operation, const BoundArgument& argument)
   if (const std::string_view* text = value.text()) return std::string(*text);
   if (const at::MemoryFormat* format = value.memory_format()) {
     HP_CHECK(*format == at::MemoryFormat::Preserve || *format == at::MemoryFormat::Contiguous, kUnimplemented,
-             "operation '", operation.name, "': argument '", argument.parameter->name, "' is ", value.describe(),
+             place(operation, argument.parameter->name), " is ", value.describe(),
              "; a DTensor has the contiguous and the preserved format alone");
     return static_cast<int64_t>(*format);
   }

@@ -8,6 +8,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "hyper_parallel/torch/operation_argument.h"
@@ -18,6 +21,8 @@ namespace hyper_parallel {
 struct BoundArgument {
   const Parameter* parameter;
   const Argument* value;  // null: the parameter's default
+
+  bool is_tensor() const { return value != nullptr && value->is_tensor(); }
 };
 
 /// One per parameter, in the schema's order.
@@ -50,6 +55,12 @@ BoundArguments element_arguments(const BoundCall& call, size_t index);
 
 /// The argument of the parameter `name`, null if there is no such parameter or its default stands.
 const Argument* find_argument(const BoundArguments& arguments, std::string_view name);
+
+/// The dtype that the argument `dtype` names, nothing if there is none.
+std::optional<at::ScalarType> find_dtype(const BoundArguments& arguments);
+
+/// "operation 'add': argument 'other'", for messages.
+std::string place(const Operation& operation, std::string_view argument);
 
 /// An argument that is no tensor, as the dispatcher takes it. Throws kUnimplemented for a memory format that changes
 /// the order of the elements in memory.

@@ -12,17 +12,13 @@
 #include "hyper_parallel/torch/elementwise_operands.h"
 #include "hyper_parallel/torch/elementwise_partial.h"
 #include "hyper_parallel/torch/operation_binding.h"
+#include "hyper_parallel/torch/operation_stack.h"
 #include "hyper_parallel/torch/ruled_call.h"
 
 namespace hyper_parallel {
 namespace {
 
 using torch::jit::Stack;
-
-bool is_tensor(const BoundArgument& argument) {
-  return argument.value != nullptr &&
-         (argument.value->dtensor() != nullptr || argument.value->plain_tensor() != nullptr);
-}
 
 DTensor wrap(at::Tensor local, const DTensor& frame) {
   HP_CHECK(local.sizes() == frame.local().sizes(), kFailedPrecondition, "an elementwise result has local shape ",
@@ -58,15 +54,9 @@ std::vector<DTensor> call_one(const Operation& operation, const BoundCall& call)
   if (operation.rule != nullptr) return call_ruled(operation, call);
   const DTensor& frame = checked_frame(operation, call.arguments);
   if (needs_rule(call.arguments, frame)) return call_ruled(operation, call);
-  Stack stack;
-  stack.reserve(call.arguments.size());
-  for (const BoundArgument& argument : call.arguments) {
-    if (is_tensor(argument)) {
-      stack.emplace_back(aligned_local(operation, argument, frame));
-    } else {
-      stack.push_back(to_ivalue(operation, argument));
-    }
-  }
+  Stack stack = make_stack(operation, call.arguments, [&](const BoundArgument& argument, const Argument&) {
+    return aligned_local(operation, argument, frame);
+  });
   if (frame.local().numel() == 0) divide_a_one(call.arguments, frame);
   call.overload->op.callBoxed(stack);
   if (operation.writes) return {frame};
@@ -81,10 +71,10 @@ at::Tensor shared_tensor(const Operation& operation, const BoundArgument& argume
   const at::Tensor* tensor = whole ? &replicated->local() : argument.value->plain_tensor();
   const bool fits = tensor != nullptr && (tensor->numel() == 1 || argument.parameter->name == "scalars");
   const bool outside = whole && replicated->numel() == 1 && !replicated->mesh().is_member();
-  HP_CHECK(fits || outside, kType, "operation '", operation.name, "': argument '", argument.parameter->name, "' is ",
-           argument.value->describe(), " but must be a plain tensor of one element");
-  HP_CHECK(!tensor->requires_grad(), kUnimplemented, "operation '", operation.name, "': argument '",
-           argument.parameter->name, "' requires grad, which one tensor for a whole list may not");
+  HP_CHECK(fits || outside, kType, place(operation, argument.parameter->name), " is ", argument.value->describe(),
+           " but must be a plain tensor of one element");
+  HP_CHECK(!tensor->requires_grad(), kUnimplemented, place(operation, argument.parameter->name),
+           " requires grad, which one tensor for a whole list may not");
   return *tensor;
 }
 
@@ -109,8 +99,8 @@ std::vector<DTensor> call_list(const Operation& operation, const BoundCall& call
     if (argument.parameter->kind == ParameterKind::kTensorList) {
       stack.emplace_back(std::move(locals[p]));
     } else {
-      stack.push_back(is_tensor(argument) ? c10::IValue(shared_tensor(operation, argument))
-                                          : to_ivalue(operation, argument));
+      stack.push_back(argument.is_tensor() ? c10::IValue(shared_tensor(operation, argument))
+                                           : to_ivalue(operation, argument));
     }
   }
   if (length == 0) return {};

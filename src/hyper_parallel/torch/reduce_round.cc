@@ -137,6 +137,18 @@ class PipelinedReduce {
   MessageQueue queue_;
 };
 
+ReduceOp reduce_op(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::kSum:
+      return ReduceOp::kSum;
+    case Reduction::kMax:
+      return ReduceOp::kMax;
+    case Reduction::kMin:
+      return ReduceOp::kMin;
+  }
+  raise(ErrorCode::kInternal, "Reduction has no such value");
+}
+
 /// For backends whose single messages could block each other: all shares first, then their reduction.
 void reduce_after_exchange(c10d::ProcessGroup& group, const ReduceRound& round, Reduction reduction,
                            at::Tensor output) {
@@ -156,22 +168,16 @@ void reduce_after_exchange(c10d::ProcessGroup& group, const ReduceRound& round, 
 
 }  // namespace
 
-std::string_view to_string(Reduction reduction) {
-  switch (reduction) {
-    case Reduction::kSum:
-      return "sum";
-    case Reduction::kMax:
-      return "max";
-    case Reduction::kMin:
-      return "min";
-  }
-  raise(ErrorCode::kInternal, "Reduction has no such value");
+std::string_view to_string(Reduction reduction) { return to_string(reduce_op(reduction)); }
+
+NumberKind number_kind(at::ScalarType dtype) {
+  if (dtype == at::kBool) return NumberKind::kBool;
+  if (c10::isComplexType(dtype)) return NumberKind::kComplex;
+  return c10::isIntegralType(dtype, /*includeBool=*/false) ? NumberKind::kInteger : NumberKind::kReal;
 }
 
 void check_reducible(std::string_view operation, at::ScalarType dtype, Reduction reduction) {
-  HP_CHECK(dtype != at::kBool, kType, operation, ": the input is bool, which has no ", to_string(reduction));
-  HP_CHECK(reduction == Reduction::kSum || !c10::isComplexType(dtype), kType, operation,
-           ": the input is complex, which has no ", to_string(reduction));
+  check_reducible(operation, number_kind(dtype), c10::toString(dtype), reduce_op(reduction));
 }
 
 void reduce_shares(c10d::ProcessGroup& group, const ReduceRound& round, Reduction reduction, const at::Tensor& output) {

@@ -13,6 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "hyper_parallel/redistribute/combine.h"
+
 namespace c10d {
 class ProcessGroup;
 }  // namespace c10d
@@ -24,7 +26,10 @@ enum class Reduction { kSum, kMax, kMin };
 /// "sum", "max", "min".
 std::string_view to_string(Reduction reduction);
 
-/// Throws kType for a dtype that the reduction does not have: bool has none, complex numbers neither max nor min.
+/// What a dtype's numbers are, for the core's `check_reducible`.
+NumberKind number_kind(at::ScalarType dtype);
+
+/// Throws kType for a dtype that the reduction does not have, as the core's.
 void check_reducible(std::string_view operation, at::ScalarType dtype, Reduction reduction);
 
 struct ReduceRound {

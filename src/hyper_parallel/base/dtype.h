@@ -1,12 +1,9 @@
 #pragma once
 
-// Element types of stored tensors: the closed set that the safetensors format of the stock library 0.8.0 knows.
+// Element types of tensors: the closed set that the safetensors format of the stock library 0.8.0 knows.
 //
-// A type is a width in bits and a name. This layer moves bytes and never interprets an element, so a type that no
-// tensor library can compute with (F4, F8_E8M0) is stored and checked like any other.
-//
-// Three types are narrower than a byte. Their elements are packed, so a tensor of them is storable only if
-// elements * bits is a whole number of bytes: F4 (4 elements) takes 2 bytes, F4 (3 elements) is refused.
+// A type is a width in bits and a name. A type that no tensor library can compute with (F4, F8_E8M0) is moved, stored
+// and checked like any other.
 
 #include <cstdint>
 #include <optional>
@@ -59,11 +56,5 @@ DType parse_dtype(std::string_view name);
 
 /// All types, in the order of the enum.
 std::span<const DType> all_dtypes();
-
-/// Bytes of a dense tensor. Example: storage_bytes(DType::kF32, {{2, 3}}, "tensor 'w'") == 24.
-/// `owner` starts the message. Throws kInvalidArgument if a dim is negative, if the product of the dims (taken from
-/// left to right, as the stock library takes it) or the number of bits leaves int64, or if the elements of a sub-byte
-/// type do not fill whole bytes.
-int64_t storage_bytes(DType dtype, std::span<const int64_t> shape, std::string_view owner);
 
 }  // namespace hyper_parallel

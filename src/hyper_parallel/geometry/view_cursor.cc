@@ -1,4 +1,4 @@
-#include "hyper_parallel/checkpoint/view_cursor.h"
+#include "hyper_parallel/geometry/view_cursor.h"
 
 #include <span>
 #include <utility>

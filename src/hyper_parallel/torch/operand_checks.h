@@ -1,0 +1,20 @@
+#pragma once
+
+// What every operation asks of its operands, however it lays them out. All throw alike on every rank.
+
+#include <string_view>
+
+#include "hyper_parallel/torch/operation_binding.h"
+
+namespace hyper_parallel {
+
+/// Throws kFailedPrecondition unless `tensor`, the argument `name`, is the same rank's part as `other`: one that was
+/// read from another rank's file is that rank's, whatever its layout says.
+void check_same_rank(const Operation& operation, std::string_view name, const DTensor& tensor, const DTensor& other);
+
+/// Throws kType unless the plain tensor that is the argument `name` has one element, which every rank can hold.
+/// `advice` ends the message.
+void check_one_element(const Operation& operation, std::string_view name, const Argument& argument,
+                       std::string_view advice);
+
+}  // namespace hyper_parallel
