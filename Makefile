@@ -2,8 +2,9 @@
 #
 #   make demo [DEMO_ARGS="--ranks 3"]   the main job, on a real model; then training on it from Python, which takes
 #             [TRAIN_ARGS="--ranks 3"]
-#   make test                           every test, of C++, Python and the wheel; the core also under ASan+UBSan, and
-#                                       30 s of each fuzzer
+#   make test                           every test, of C++, Python on torch and on MindSpore, and the wheel; the core
+#                                       also under ASan+UBSan, and 30 s of each fuzzer
+#   make test-mindspore                 what of the Python tests runs on MindSpore, in .venv-mindspore, without torch
 #   make test-all                       adds ThreadSanitizer, the second compiler and 300 s of each fuzzer
 #   make bench                          the benchmarks
 #   make wheel                          the source distribution and the wheel, in build/dist
@@ -12,6 +13,7 @@
 
 SHELL := bash
 VENV := .venv
+MINDSPORE_VENV := .venv-mindspore
 JOBS ?= $(shell nproc)
 DEMO_ARGS ?=
 TRAIN_ARGS ?=
@@ -19,7 +21,7 @@ TRAIN_ARGS ?=
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: help setup demo test test-all bench wheel stubs modules format lint clean
+.PHONY: help setup demo test test-all test-mindspore bench wheel stubs modules format lint clean
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
 
@@ -39,12 +41,21 @@ demo:
 	  $(if $(findstring --file,$(TRAIN_ARGS)),,--file $(MODEL)) $(TRAIN_ARGS)
 
 test:
-	@tools/setup.sh build test fuzz
-	@$(VENV)/bin/python tools/run_tests.py dev python wheel asan-ubsan fuzz
+	@tools/setup.sh build test fuzz mindspore
+	@$(VENV)/bin/python tools/run_tests.py dev python mindspore wheel asan-ubsan fuzz
+
+# As the stage 'mindspore' of run_tests.py, without .venv, which need not be there.
+test-mindspore: export PATH := $(CURDIR)/$(MINDSPORE_VENV)/bin:$(PATH)
+test-mindspore:
+	@tools/setup.sh mindspore
+	@cmake --preset mindspore >/dev/null
+	@cmake --build --preset mindspore
+	@PYTHONPATH=build/mindspore/python OMP_NUM_THREADS=1 $(MINDSPORE_VENV)/bin/python -m pytest
 
 test-all:
-	@tools/setup.sh build test fuzz
-	@HYPER_PARALLEL_FUZZ_SECONDS=300 $(VENV)/bin/python tools/run_tests.py dev python wheel asan-ubsan tsan clang fuzz
+	@tools/setup.sh build test fuzz mindspore
+	@HYPER_PARALLEL_FUZZ_SECONDS=300 $(VENV)/bin/python tools/run_tests.py \
+	  dev python mindspore wheel asan-ubsan tsan clang fuzz
 
 bench:
 	@tools/setup.sh build

@@ -6,29 +6,35 @@
 #                                           shared libraries: the compiled half of the wheel
 #
 # pybind11 is the one that torch was built with and whose headers its wheel carries: modules of another internals
-# version do not see torch's types, and `_core` and `_torch` not each other's.
+# version do not see torch's types, and `_core` and `_torch` not each other's. Without torch it is PyPI's package of
+# that very release.
 
 set(HYPER_PARALLEL_PYBIND11_INTERNALS_VERSION 11)
 
 set(Python_EXECUTABLE "${HYPER_PARALLEL_PYTHON}")
 find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module)
 
+if(HYPER_PARALLEL_WITH_TORCH)
+  set(pybind11_home torch)
+else()
+  set(pybind11_home pybind11)
+endif()
 execute_process(
   COMMAND
     "${HYPER_PARALLEL_PYTHON}" -c
-    "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
-  OUTPUT_VARIABLE torch_path
+    "import importlib.util as u; print(u.find_spec('${pybind11_home}').submodule_search_locations[0])"
+  OUTPUT_VARIABLE pybind11_home_path
   OUTPUT_STRIP_TRAILING_WHITESPACE
   ERROR_QUIET
-  RESULT_VARIABLE torch_lookup_status
+  RESULT_VARIABLE pybind11_lookup_status
 )
-set(pybind11_include_dir "${torch_path}/include")
+set(pybind11_include_dir "${pybind11_home_path}/include")
 set(pybind11_internals "${pybind11_include_dir}/pybind11/detail/internals.h")
-if(NOT torch_lookup_status EQUAL 0 OR NOT EXISTS "${pybind11_internals}")
+if(NOT pybind11_lookup_status EQUAL 0 OR NOT EXISTS "${pybind11_internals}")
   message(
     FATAL_ERROR
-    "${HYPER_PARALLEL_PYTHON} has no torch with pybind11 headers: run 'make setup', "
-    "or configure with -DHYPER_PARALLEL_BUILD_PYTHON=OFF"
+    "${HYPER_PARALLEL_PYTHON} has no ${pybind11_home} with pybind11 headers: run 'make setup' (with torch) or "
+    "'tools/setup.sh mindspore' (without), or configure with -DHYPER_PARALLEL_BUILD_PYTHON=OFF"
   )
 endif()
 file(STRINGS "${pybind11_internals}" pybind11_version_lines REGEX "define PYBIND11_INTERNALS_VERSION [0-9]+")

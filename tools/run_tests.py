@@ -5,8 +5,10 @@
 
 A stage is a CMake preset (configured, built, tested by ctest) or one of
 
-    python   the Python tests, on the modules that the preset 'dev' has built: name it after 'dev'
-    wheel    the wheel, built from the source distribution and installed into a fresh environment
+    python      the Python tests, on the modules that the preset 'dev' has built: name it after 'dev'
+    mindspore   those of them that MindSpore runs, in .venv-mindspore and on a module that is built without torch
+    wheel       the wheel, built from the source distribution and installed into fresh environments: with torch, with
+                MindSpore alone
 
 A stage that fails does not keep the next one from running. The last line is the total, "N passed, M failed"; the exit
 status is 0 only if something passed and nothing failed. A stage that breaks before its tests counts as one failure, and
@@ -29,6 +31,7 @@ from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
+MINDSPORE_BIN = ROOT / ".venv-mindspore" / "bin"
 PYTHON_LIMIT = 1800.0
 """Seconds that all Python tests may take; each has a limit of its own."""
 WHEEL_LIMIT = 900.0
@@ -51,54 +54,97 @@ class Outcome:
 def run_stage(stage: str) -> Outcome:
     """Runs the stage and reads the report that its test runner leaves."""
     print(f"\n=== {stage} ===", flush=True)
-    report = ROOT / "build" / stage / "junit.xml"
-    report.unlink(missing_ok=True)
+    folder = ROOT / "build" / stage
+    for old in folder.glob("junit*.xml"):
+        old.unlink()
     begin = time.monotonic()
-    if stage == "python":
-        status = test_package(report)
-    elif stage == "wheel":
-        status = test_wheel(report)
-    else:
-        status = run([BIN / "cmake", "--workflow", "--preset", stage])
+    match stage:
+        case "python":
+            status = test_package(folder)
+        case "mindspore":
+            status = test_mindspore(folder)
+        case "wheel":
+            status = test_wheel(folder)
+        case preset:
+            status = run([BIN / "cmake", "--workflow", "--preset", preset])
     outcome = Outcome(stage, seconds=time.monotonic() - begin)
-    if report.exists():
+    for report in sorted(folder.glob("junit*.xml")):
         read_report(report, outcome)
     if status != 0 and not outcome.failed:
         outcome.failed.append("the stage itself: no test of it failed")
     return outcome
 
 
-def test_package(report: Path) -> int:
+def test_package(folder: Path) -> int:
     """Runs tests/python on the build of the preset 'dev'."""
-    variables = {"PYTHONPATH": str(ROOT / "build" / "dev" / "python"), "OMP_NUM_THREADS": "1"}
-    return run([BIN / "python", *pytest_arguments(report)], variables=variables, limit=PYTHON_LIMIT)
+    tests = pytest_command(BIN / "python", folder / "junit.xml")
+    return run(tests, variables=variables_of("dev"), limit=PYTHON_LIMIT)
 
 
-def test_wheel(report: Path) -> int:
-    """Builds the wheel as the preset 'dev' builds the tree, installs it where the tree is out of sight, and tests it.
+def test_mindspore(folder: Path) -> int:
+    """Runs tests/python on MindSpore, with the module of the preset 'mindspore'."""
+    cmake = MINDSPORE_BIN / "cmake"
+    return run_all(
+        [cmake, "--preset", "mindspore"],
+        [cmake, "--build", "--preset", "mindspore"],
+        pytest_command(MINDSPORE_BIN / "python", folder / "junit.xml"),
+        variables=variables_of("mindspore"),
+        limit=PYTHON_LIMIT,
+    )
 
-    The environment sees the packages of .venv, torch among them, behind its own.
-    """
-    folder = report.parent
-    wheels, environment, elsewhere = folder / "dist", folder / "venv", folder / "elsewhere"
+
+def test_wheel(folder: Path) -> int:
+    """Builds the wheel as the preset 'dev' builds the tree, and tests it where the tree is out of sight."""
+    wheels = folder / "dist"
     shutil.rmtree(wheels, ignore_errors=True)
-    elsewhere.mkdir(parents=True, exist_ok=True)
     if status := run([BIN / "python", ROOT / "tools" / "make_wheel.py", "--as-preset-dev", wheels], limit=WHEEL_LIMIT):
         return status
+    statuses = [test_installed(folder, BIN, "torch"), test_installed(folder, MINDSPORE_BIN, "mindspore")]
+    return max(statuses)
+
+
+def test_installed(folder: Path, packages_of: Path, platform: str) -> int:
+    """Installs the wheel into an environment of its own and runs tests/wheel/test_on_<platform>.py there.
+
+    The environment sees the packages of another one, the framework among them, behind its own.
+    """
+    environment, elsewhere = folder / f"venv-{platform}", folder / "elsewhere"
+    elsewhere.mkdir(parents=True, exist_ok=True)
     if status := run([BIN / "python", "-m", "venv", "--clear", "--without-pip", environment], limit=WHEEL_LIMIT):
         return status
-    packages = Path(sysconfig.get_path("purelib"))
-    (environment / packages.relative_to(sys.prefix) / "packages_behind.pth").write_text(f"{packages}\n")
+    packages = Path(sysconfig.get_path("purelib")).relative_to(sys.prefix)
+    (environment / packages / "packages_behind.pth").write_text(f"{packages_of.parent / packages}\n")
     python = environment / "bin" / "python"
+    wheels = folder / "dist"
     install: list[str | Path] = [BIN / "python", "-m", "pip", "--python", python, "install", "--quiet"]
-    if status := run([*install, "--no-index", "--no-deps", *wheels.glob("*.whl")], limit=WHEEL_LIMIT):
-        return status
-    tests = [python, *pytest_arguments(report), ROOT / "tests" / "wheel"]
-    return run(tests, folder=elsewhere, variables={"HP_WHEEL_FOLDER": str(wheels)}, limit=PYTHON_LIMIT)
+    install += ["--no-index", "--no-deps", *wheels.glob("*.whl")]
+    tests = pytest_command(
+        python, folder / f"junit-{platform}.xml", ROOT / "tests" / "wheel" / f"test_on_{platform}.py"
+    )
+    return run_all(
+        install,
+        tests,
+        folder=elsewhere,
+        variables={"HP_WHEEL_FOLDER": str(wheels)},
+        limit=WHEEL_LIMIT,
+    )
 
 
-def pytest_arguments(report: Path) -> list[str | Path]:
-    return ["-m", "pytest", f"--junit-xml={report}"]
+def pytest_command(python: Path, report: Path, *tests: Path) -> list[str | Path]:
+    return [python, "-m", "pytest", f"--junit-xml={report}", *tests]
+
+
+def variables_of(preset: str) -> dict[str, str]:
+    """Of a process that runs the package as the preset has built it."""
+    return {"PYTHONPATH": str(ROOT / "build" / preset / "python"), "OMP_NUM_THREADS": "1"}
+
+
+def run_all(*commands: Sequence[str | Path], variables: Mapping[str, str], limit: float, folder: Path = ROOT) -> int:
+    """Runs one command after the other until one fails, and returns the status of the last that ran."""
+    status = 0
+    for command in commands:
+        status = status or run(command, folder=folder, variables=variables, limit=limit)
+    return status
 
 
 def run(

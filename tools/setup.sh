@@ -3,20 +3,22 @@
 #
 #   tools/setup.sh PART...
 #
-#   build   compilers, C++ libraries, .venv with the pinned torch, cmake and ninja
-#   demo    the model that `make demo` distributes
-#   fuzz    clang 19 with libFuzzer, also the second compiler
-#   test    what the Python tests, the stubs and the wheel need in .venv
-#   dev     formatters and linters
+#   build       compilers, C++ libraries, .venv with the pinned torch, cmake and ninja
+#   demo        the model that `make demo` distributes
+#   fuzz        clang 19 with libFuzzer, also the second compiler
+#   test        what the Python tests, the stubs and the wheel need in .venv
+#   dev         formatters and linters
+#   mindspore   .venv-mindspore with the pinned MindSpore and without torch, and what builds the torch-free module
 #
 # Debian packages are installed as root or by a sudo that asks nothing. Without that right the script names what is
-# missing and the command that brings it, and fails. Environment: PYTHON, the Python 3.11 that .venv is made with.
+# missing and the command that brings it, and fails. Environment: PYTHON, the Python 3.11 that both are made with.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 venv=.venv
-build_packages=(libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev nlohmann-json3-dev libcli11-dev
-  libgloo-dev ccache)
+mindspore_venv=.venv-mindspore
+core_packages=(nlohmann-json3-dev libcli11-dev ccache)
+build_packages=("${core_packages[@]}" libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev libgloo-dev)
 fuzz_packages=(clang-19 libclang-rt-19-dev)
 
 has_headers='import os.path, sysconfig; open(os.path.join(sysconfig.get_path("include"), "Python.h")).close()'
@@ -38,6 +40,19 @@ find_python() {
   done
 }
 
+# wanted_for_modules ENVIRONMENT: the Debian packages with which an environment is made and extension modules are built.
+wanted_for_modules() {
+  command -v g++ >/dev/null || echo g++
+  local python=$1/bin/python
+  if [ ! -x "$python" ]; then
+    python=$(find_python)
+    [ -n "$python" ] || echo python3
+    "${python:-false}" -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
+  fi
+  # The headers that the extension modules include; a Python of one's own build brings them along.
+  "${python:-false}" -c "$has_headers" 2>/dev/null || echo python3-dev
+}
+
 # wanted_packages PART...: the Debian packages that the parts need.
 wanted_packages() {
   local part
@@ -45,15 +60,11 @@ wanted_packages() {
     case $part in
       build)
         printf '%s\n' "${build_packages[@]}"
-        command -v g++ >/dev/null || echo g++
-        local python=$venv/bin/python
-        if [ ! -x "$python" ]; then
-          python=$(find_python)
-          [ -n "$python" ] || echo python3
-          "${python:-false}" -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
-        fi
-        # The headers that the extension modules include; a Python of one's own build brings them along.
-        "${python:-false}" -c "$has_headers" 2>/dev/null || echo python3-dev
+        wanted_for_modules "$venv"
+        ;;
+      mindspore)
+        printf '%s\n' "${core_packages[@]}"
+        wanted_for_modules "$mindspore_venv"
         ;;
       fuzz) printf '%s\n' "${fuzz_packages[@]}" ;;
     esac
@@ -63,7 +74,7 @@ wanted_packages() {
 # missing_packages PART...: those of them that are not installed.
 missing_packages() {
   local package
-  for package in $(wanted_packages "$@"); do
+  for package in $(wanted_packages "$@" | sort --unique); do
     [ "$(dpkg-query --show --showformat '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || echo "$package"
   done
 }
@@ -85,43 +96,45 @@ install_packages() {
   "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --yes --no-install-recommends "${missing[@]}"
 }
 
+# make_venv ENVIRONMENT: with pip, unless it is there.
 make_venv() {
-  if [ -x "$venv/bin/python" ] && "$venv/bin/python" -c 'import pip' 2>/dev/null; then
+  if [ -x "$1/bin/python" ] && "$1/bin/python" -c 'import pip' 2>/dev/null; then
     return
   fi
   local python
   python=$(find_python)
-  [ -n "$python" ] || die "no Python 3.11 found (tried PYTHON, python3.11, python3): torch's pinned wheel is for 3.11"
-  say "making $venv with $python"
-  "$python" -m venv --clear "$venv"
+  [ -n "$python" ] || die "no Python 3.11 found (tried PYTHON, python3.11, python3): the pinned wheels are for 3.11"
+  say "making $1 with $python"
+  "$python" -m venv --clear "$1"
 }
 
-# install_requirements FILE [PIP OPTION...]: pip, unless this very file was installed before.
+# install_requirements ENVIRONMENT FILE [PIP OPTION...]: pip, unless this very file was installed before.
 install_requirements() {
-  local file=$1 stamp=$venv/.installed-$1
-  shift
+  local environment=$1 file=$2 stamp=$1/.installed-$2
+  shift 2
   if cmp --silent "$file" "$stamp"; then
     return
   fi
-  say "installing $file into $venv"
-  "$venv/bin/python" -m pip install --quiet --quiet --disable-pip-version-check --requirement "$file" "$@"
+  say "installing $file into $environment"
+  "$environment/bin/python" -m pip install --quiet --quiet --disable-pip-version-check --requirement "$file" "$@"
   cp "$file" "$stamp"
 }
 
-[ $# -gt 0 ] || die "usage: tools/setup.sh build|demo|fuzz|test|dev..."
+[ $# -gt 0 ] || die "usage: tools/setup.sh build|demo|fuzz|test|dev|mindspore..."
 for part in "$@"; do
   case $part in
-    build | demo | fuzz | test | dev) ;;
-    *) die "unknown part '$part': the parts are build, demo, fuzz, test and dev" ;;
+    build | demo | fuzz | test | dev | mindspore) ;;
+    *) die "unknown part '$part': the parts are build, demo, fuzz, test, dev and mindspore" ;;
   esac
 done
 
 install_packages "$@"
 for part in "$@"; do
   case $part in
-    build) make_venv && install_requirements requirements.txt ;;
-    demo) install_requirements requirements-demo.txt --no-deps ;;
-    test) install_requirements requirements-test.txt ;;
-    dev) install_requirements requirements-dev.txt ;;
+    build) make_venv "$venv" && install_requirements "$venv" requirements.txt ;;
+    demo) install_requirements "$venv" requirements-demo.txt --no-deps ;;
+    test) install_requirements "$venv" requirements-test.txt ;;
+    dev) install_requirements "$venv" requirements-dev.txt ;;
+    mindspore) make_venv "$mindspore_venv" && install_requirements "$mindspore_venv" requirements-mindspore.txt ;;
   esac
 done

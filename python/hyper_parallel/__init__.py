@@ -1,14 +1,17 @@
 """Distributed tensors with uneven, contiguous shares per rank.
 
-The values (placements, meshes, layouts, errors) import without a framework. What works on torch tensors is imported
-when it is first asked for, so that ``import hyper_parallel`` is cheap and works beside MindSpore alone.
+The values (placements, meshes, layouts, errors) import without a framework. What works on tensors is imported when it
+is first asked for, for the framework that ``hyper_parallel.platform.name()`` says, so that ``import hyper_parallel`` is
+cheap and works with torch or MindSpore alone.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from hyper_parallel import platform
 from hyper_parallel._core import __version__ as __version__
 from hyper_parallel.device_mesh import DeviceMesh, init_device_mesh
 from hyper_parallel.errors import (
@@ -81,35 +84,48 @@ __all__ = [
     "zeros",
 ]
 
-# Where the names live that need a framework.
-_LAZY = {
-    "DTensor": "hyper_parallel.dtensor",
-    "custom_shard": "hyper_parallel.sharding",
-    "distribute_tensor": "hyper_parallel.dtensor",
-    "empty": "hyper_parallel.factories",
-    "fallback_counts": "hyper_parallel._fallback",
-    "from_torch_dtensor": "hyper_parallel.dtensor",
-    "full": "hyper_parallel.factories",
-    "get_rng_state": "hyper_parallel.factories",
-    "manual_seed": "hyper_parallel.factories",
-    "ones": "hyper_parallel.factories",
-    "rand": "hyper_parallel.factories",
-    "randn": "hyper_parallel.factories",
-    "replay_random": "hyper_parallel.factories",
-    "reset_fallback_counts": "hyper_parallel._fallback",
-    "set_rng_state": "hyper_parallel.factories",
-    "shard": "hyper_parallel.sharding",
-    "to_torch_dtensor": "hyper_parallel.dtensor",
-    "zeros": "hyper_parallel.factories",
+# Where the names live that need a framework: on torch, and on MindSpore where it has them.
+_LAZY: dict[str, tuple[str, str | None]] = {
+    "DTensor": ("hyper_parallel.dtensor", "hyper_parallel.mindspore.dtensor"),
+    "custom_shard": ("hyper_parallel.sharding", "hyper_parallel.sharding"),
+    "distribute_tensor": ("hyper_parallel.dtensor", "hyper_parallel.mindspore.dtensor"),
+    "empty": ("hyper_parallel.factories", None),
+    "fallback_counts": ("hyper_parallel._fallback", None),
+    "from_torch_dtensor": ("hyper_parallel.dtensor", None),
+    "full": ("hyper_parallel.factories", None),
+    "get_rng_state": ("hyper_parallel.factories", None),
+    "manual_seed": ("hyper_parallel.factories", None),
+    "ones": ("hyper_parallel.factories", None),
+    "rand": ("hyper_parallel.factories", None),
+    "randn": ("hyper_parallel.factories", None),
+    "replay_random": ("hyper_parallel.factories", None),
+    "reset_fallback_counts": ("hyper_parallel._fallback", None),
+    "set_rng_state": ("hyper_parallel.factories", None),
+    "shard": ("hyper_parallel.sharding", "hyper_parallel.sharding"),
+    "to_torch_dtensor": ("hyper_parallel.dtensor", None),
+    "zeros": ("hyper_parallel.factories", None),
 }
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(importlib.import_module(_LAZY[name]), name)
+    on_torch, on_mindspore = _LAZY[name]
+    home = on_torch if platform.name() == "torch" else on_mindspore
+    found = _missing(name) if home is None else getattr(importlib.import_module(home), name)
     globals()[name] = found
     return found
+
+
+def _missing(name: str) -> Callable[..., NoReturn]:
+    """What stands for a function that MindSpore's part has not: imports, and raises when it is called."""
+
+    def missing(*args: object, **kwargs: object) -> NoReturn:
+        raise UnimplementedError(f"hyper_parallel.{name} is not offered on MindSpore, only on torch")
+
+    missing.__name__ = missing.__qualname__ = name
+    missing.__doc__ = "Not offered on MindSpore: raises UnimplementedError."
+    return missing
 
 
 def __dir__() -> list[str]:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from hyper_parallel.sharding import custom_shard, shard
+from hyper_parallel import custom_shard, shard
 
 __all__ = ["custom_shard", "shard"]

@@ -1,13 +1,15 @@
 """What depends on the framework that this process computes with: its ranks, its process groups, its collectives.
 
-The package's values know nothing of a framework and ask here. torch is the one there is; it is imported with the first
-question.
+The package's values know nothing of a framework and ask here. There are two, torch and MindSpore; ``name()`` says which
+is this process's. It is imported with the first other question, and never the other one.
 """
 
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
+
+from hyper_parallel.platform._choice import name
 
 if TYPE_CHECKING:
     from hyper_parallel.platform._torch import (
@@ -41,18 +43,19 @@ __all__ = [
     "mesh_from_torch",
     "mesh_to_torch",
     "message_group",
+    "name",
     "new_group",
     "world_group",
     "writable_host_buffer",
 ]
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = "_torch_collectives" if name.startswith("differentiable_") else "_torch"
-    found = getattr(importlib.import_module(f"hyper_parallel.platform.{home}"), name)
-    globals()[name] = found
+def __getattr__(asked: str) -> Any:  # noqa: ANN401
+    if asked not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {asked!r}")
+    home = f"_{name()}_collectives" if asked.startswith("differentiable_") else f"_{name()}"
+    found = getattr(importlib.import_module(f"hyper_parallel.platform.{home}"), asked)
+    globals()[asked] = found
     return found
 
 

@@ -7,11 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch.utils import _pytree as pytree
-
 from hyper_parallel.device_mesh import DeviceMesh
-from hyper_parallel.dtensor import DTensor
 from hyper_parallel.errors import (
     ArgumentTypeError,
     FailedPreconditionError,
@@ -20,6 +16,15 @@ from hyper_parallel.errors import (
 )
 from hyper_parallel.placement import Partial, Placement, Replicate
 from hyper_parallel.sharding._entries import Entries, Entry, entries_of, layout_of, named
+from hyper_parallel.sharding._framework import (
+    DTensor,
+    Tensor,
+    needs_gradient,
+    tree_flatten,
+    tree_leaves,
+    tree_map,
+    tree_unflatten,
+)
 
 __all__ = ["custom_shard"]
 
@@ -152,17 +157,15 @@ class _CustomShard:
         values: list[Any] = [*args, kwargs]
         names = [*(f"argument {index}" for index in range(len(args))), "a keyword argument"]
         targets = [
-            pytree.tree_map(functools.partial(self._target, entry=entry, what=what), value)
+            tree_map(functools.partial(self._target, entry=entry, what=what), value)
             for value, entry, what in zip(values, [*wanted, None], names, strict=True)
         ]
-        layouts = [target for target in pytree.tree_leaves(targets) if isinstance(target, _Target)]
+        layouts = [target for target in tree_leaves(targets) if isinstance(target, _Target)]
         for gradient, target in zip([*gradients, None], targets, strict=True):
-            for leaf in pytree.tree_leaves(target):
+            for leaf in tree_leaves(target):
                 if isinstance(leaf, _Target):
                     leaf.gradient = self._gradient(leaf, gradient, layouts)
-        *local_args, local_kwargs = pytree.tree_map(
-            lambda leaf: leaf.local() if isinstance(leaf, _Target) else leaf, targets
-        )
+        *local_args, local_kwargs = tree_map(lambda leaf: leaf.local() if isinstance(leaf, _Target) else leaf, targets)
         return local_args, local_kwargs
 
     @staticmethod
@@ -184,7 +187,7 @@ class _CustomShard:
             )
         if entry is None:
             return _Target(value, value.placements)
-        placements = layout_of(entry, self.mesh, f"custom_shard: {what}", value.dim()).placements
+        placements = layout_of(entry, self.mesh, f"custom_shard: {what}", value.ndim).placements
         if placements != value.placements and not self.may_redistribute:
             raise InvalidArgumentError(
                 f"custom_shard: {what} has placements {value.placements} but in_placements says {placements} and "
@@ -207,7 +210,7 @@ class _CustomShard:
                 gradient.append(Replicate())
             elif not any(replicated):
                 gradient.append(Partial())
-            elif target.value.requires_grad and torch.is_grad_enabled():
+            elif needs_gradient(target.value):
                 raise InvalidArgumentError(
                     f"custom_shard: on mesh dim '{self.mesh.mesh_dim_names[dim]}' an argument that requires grad is "
                     "Replicate, other arguments or results are not, and some results are: its local gradients may be "
@@ -219,7 +222,7 @@ class _CustomShard:
 
     def results(self, returned: Any) -> Any:  # noqa: ANN401
         """What ``func`` returned, with DTensors in the place of local tensors."""
-        leaves, structure = ([returned], None) if self.outputs.is_single else pytree.tree_flatten(returned)
+        leaves, structure = ([returned], None) if self.outputs.is_single else tree_flatten(returned)
         entries = self.outputs.entries
         if len(leaves) != len(entries):
             raise InvalidArgumentError(
@@ -231,23 +234,23 @@ class _CustomShard:
             leaf if entry is None else self._result(leaf, entry, shape, index)
             for index, (leaf, entry, shape) in enumerate(zip(leaves, entries, self.shapes, strict=True))
         ]
-        return made[0] if structure is None else pytree.tree_unflatten(made, structure)
+        return made[0] if structure is None else tree_unflatten(made, structure)
 
     def _check_result(self, leaf: Any, entry: Entry, index: int) -> None:  # noqa: ANN401
         if entry is None:
-            if any(isinstance(value, torch.Tensor) for value in pytree.tree_leaves(leaf)):
+            if any(isinstance(value, Tensor) for value in tree_leaves(leaf)):
                 raise ArgumentTypeError(
                     f"custom_shard: result {index} holds a tensor but out_placements says None for it"
                 )
-        elif not isinstance(leaf, torch.Tensor) or isinstance(leaf, DTensor):
+        elif not isinstance(leaf, Tensor) or isinstance(leaf, DTensor):
             raise ArgumentTypeError(
                 f"custom_shard: result {index} is a {type(leaf).__name__} but out_placements says {entry}: func must "
                 "return a plain tensor there"
             )
         elif not any(placement.is_ragged_shard() for placement in entry):
-            layout_of(entry, self.mesh, f"custom_shard: result {index} of shape {tuple(leaf.shape)}", leaf.dim())
+            layout_of(entry, self.mesh, f"custom_shard: result {index} of shape {tuple(leaf.shape)}", leaf.ndim)
 
-    def _result(self, leaf: torch.Tensor, entry: tuple[Placement, ...], shape: _Shape | None, index: int) -> DTensor:
+    def _result(self, leaf: Tensor, entry: tuple[Placement, ...], shape: _Shape | None, index: int) -> DTensor:
         try:
             return DTensor(leaf, self.mesh, entry, shape=shape)
         except HyperParallelError as error:
@@ -262,13 +265,13 @@ class _Target:
         self.placements = placements
         self.gradient: list[Placement] = []
 
-    def local(self) -> torch.Tensor:
+    def local(self) -> Tensor:
         """Redistributes, which may communicate, and leaves."""
         return self.value.redistribute(self.placements).to_local(self.gradient)
 
 
 def _check_holds(arg: object, entry: Entry, index: int) -> None:
-    holds = any(isinstance(leaf, DTensor) for leaf in pytree.tree_leaves(arg))
+    holds = any(isinstance(leaf, DTensor) for leaf in tree_leaves(arg))
     if holds and entry is None:
         raise ArgumentTypeError(f"custom_shard: in_placements[{index}] is None but argument {index} is a DTensor")
     if not holds and entry is not None:

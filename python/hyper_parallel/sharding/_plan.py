@@ -12,21 +12,19 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-import torch
-from torch import nn
-from torch.nn.parameter import is_lazy
-
 from hyper_parallel.device_mesh import DeviceMesh
-from hyper_parallel.dtensor import DTensor
-from hyper_parallel.errors import (
-    ArgumentTypeError,
-    FailedPreconditionError,
-    HyperParallelError,
-    InvalidArgumentError,
-    UnimplementedError,
-)
+from hyper_parallel.errors import ArgumentTypeError, HyperParallelError, InvalidArgumentError
 from hyper_parallel.placement import Placement, Replicate
 from hyper_parallel.sharding._entries import Entries, Entry, entries_of, entry_of, layout_of, named
+from hyper_parallel.sharding._framework import (
+    DTensor,
+    Module,
+    Tensor,
+    check_ready,
+    named_modules,
+    named_tensors,
+    owner_of,
+)
 
 Side = Entries | dict[str, Entry]
 """Placements by position, or by a keyword."""
@@ -36,8 +34,8 @@ Side = Entries | dict[str, Entry]
 class TensorPlan:
     """A parameter or buffer, every place where it stands in the model, and how it shall lie."""
 
-    tensor: torch.Tensor
-    places: list[tuple[nn.Module, str]]
+    tensor: Tensor
+    places: list[tuple[Module, str]]
     placements: tuple[Placement, ...]
 
 
@@ -46,12 +44,12 @@ class ForwardPlan:
     """A module, how its forward takes its arguments and gives its results; None to leave them."""
 
     name: str
-    module: nn.Module
+    module: Module
     inputs: Side | None
     outputs: Side | None
 
 
-def read_plan(model: nn.Module, plan: Any, mesh: DeviceMesh) -> tuple[list[TensorPlan], list[ForwardPlan]]:  # noqa: ANN401
+def read_plan(model: Module, plan: Any, mesh: DeviceMesh) -> tuple[list[TensorPlan], list[ForwardPlan]]:  # noqa: ANN401
     """Reads a whole plan; raises as ``shard``."""
     parts = _mapping(plan, "sharding_plan")
     _check_keys(parts, ("parameter", "forward"), "sharding_plan")
@@ -63,12 +61,12 @@ def read_plan(model: nn.Module, plan: Any, mesh: DeviceMesh) -> tuple[list[Tenso
 # --- parameters ------------------------------------------------------------------------------------------------------
 
 
-def _tensor_plans(model: nn.Module, patterns: Mapping[str, Any], mesh: DeviceMesh) -> list[TensorPlan]:
+def _tensor_plans(model: Module, patterns: Mapping[str, Any], mesh: DeviceMesh) -> list[TensorPlan]:
     """A plan for each parameter and buffer, tied ones once.
 
     What no pattern names becomes Replicate, or stays as it is if it is distributed already.
     """
-    tensors = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers(remove_duplicate=False))
+    tensors = named_tensors(model)
     chosen: dict[
         int, tuple[str, tuple[Placement, ...]]
     ] = {}  # by tensor: the pattern that named it, and what that says
@@ -78,7 +76,7 @@ def _tensor_plans(model: nn.Module, patterns: Mapping[str, Any], mesh: DeviceMes
         if placements is None:
             raise ArgumentTypeError(f"{what} is None but must be a list or tuple of placements")
         for name in _matches(pattern, tensors, "sharding_plan['parameter']", "parameter or buffer"):
-            wanted = layout_of(placements, mesh, f"{what}: {name!r}", tensors[name].dim()).placements
+            wanted = layout_of(placements, mesh, f"{what}: {name!r}", tensors[name].ndim).placements
             known = chosen.setdefault(id(tensors[name]), (pattern, wanted))
             if known[1] != wanted:
                 raise InvalidArgumentError(
@@ -86,8 +84,7 @@ def _tensor_plans(model: nn.Module, patterns: Mapping[str, Any], mesh: DeviceMes
                 )
     plans: dict[int, TensorPlan] = {}
     for name, tensor in tensors.items():
-        owner, _, attribute = name.rpartition(".")
-        place = model.get_submodule(owner), attribute
+        place = owner_of(model, name)
         if id(tensor) in plans:
             plans[id(tensor)].places.append(place)
             continue
@@ -98,19 +95,14 @@ def _tensor_plans(model: nn.Module, patterns: Mapping[str, Any], mesh: DeviceMes
     return list(plans.values())
 
 
-def _check_tensor(name: str, tensor: torch.Tensor, placements: tuple[Placement, ...], mesh: DeviceMesh) -> None:
+def _check_tensor(name: str, tensor: Tensor, placements: tuple[Placement, ...], mesh: DeviceMesh) -> None:
     what = f"sharding_plan: {name!r}"
     if isinstance(tensor, DTensor) and tensor.device_mesh != mesh:
         raise InvalidArgumentError(f"{what} lies on {tensor.device_mesh!r} but the plan is for {mesh!r}")
-    if is_lazy(tensor):
-        raise FailedPreconditionError(f"{what} has no shape yet; run the model once, or give its layers their sizes")
-    if tensor.is_meta:
-        raise UnimplementedError(f"{what} is on the meta device and has no values; to_empty() and initialise it first")
-    if tensor.grad is not None:
-        raise FailedPreconditionError(f"{what} has a gradient, which would be lost; set it to None first")
+    check_ready(tensor, what)
     if any(placement.is_partial() for placement in placements):
         raise InvalidArgumentError(f"{what} cannot be Partial, as {placements} says: it has no shares to add up")
-    layout = layout_of(placements, mesh, what, tensor.dim())
+    layout = layout_of(placements, mesh, what, tensor.ndim)
     try:
         layout.check_shape(tuple(tensor.shape))
     except HyperParallelError as error:
@@ -120,10 +112,10 @@ def _check_tensor(name: str, tensor: torch.Tensor, placements: tuple[Placement, 
 # --- forward ---------------------------------------------------------------------------------------------------------
 
 
-def _forward_plans(model: nn.Module, forward: Mapping[str, Any], mesh: DeviceMesh) -> list[ForwardPlan]:
+def _forward_plans(model: Module, forward: Mapping[str, Any], mesh: DeviceMesh) -> list[ForwardPlan]:
     """The root's own plan, where "input" and "output" stand for themselves, and those of the modules that are named."""
     what = "sharding_plan['forward']"
-    modules = dict(model.named_modules(remove_duplicate=False))
+    modules = named_modules(model)
     own = {
         key: value
         for key, value in forward.items()
@@ -147,7 +139,7 @@ def _is_sides(value: object) -> bool:
     return isinstance(value, Mapping) and len(value) > 0 and set(value) <= {"input", "output"}
 
 
-def _forward_plan(name: str, module: nn.Module, sides: Any, mesh: DeviceMesh, what: str) -> ForwardPlan:  # noqa: ANN401
+def _forward_plan(name: str, module: Module, sides: Any, mesh: DeviceMesh, what: str) -> ForwardPlan:  # noqa: ANN401
     given = _mapping(sides, what)
     _check_keys(given, ("input", "output"), what)
     inputs, outputs = (

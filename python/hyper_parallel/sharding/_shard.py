@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-import torch
-from torch import nn
-
 from hyper_parallel import _current_mesh
 from hyper_parallel.device_mesh import DeviceMesh
-from hyper_parallel.dtensor import DTensor, distribute_tensor
 from hyper_parallel.errors import (
     ArgumentTypeError,
     FailedPreconditionError,
@@ -19,11 +15,20 @@ from hyper_parallel.errors import (
 )
 from hyper_parallel.placement import Placement, Replicate
 from hyper_parallel.sharding._entries import Entries, Entry, named
+from hyper_parallel.sharding._framework import (
+    MODULE_NAME,
+    DTensor,
+    Module,
+    Tensor,
+    detached,
+    distribute_tensor,
+    put,
+)
 from hyper_parallel.sharding._plan import ForwardPlan, Side, TensorPlan, read_plan
 
 __all__ = ["shard"]
 
-_Module = TypeVar("_Module", bound=nn.Module)
+_Module = TypeVar("_Module", bound=Module)
 
 
 def shard(model: _Module, sharding_plan: Mapping[str, Any], device_mesh: DeviceMesh | None = None) -> _Module:
@@ -79,39 +84,33 @@ def shard(model: _Module, sharding_plan: Mapping[str, Any], device_mesh: DeviceM
         >>> model.weight.placements, model.bias.placements
         ((Shard(dim=0),), (Replicate(),))
     """
-    if not isinstance(model, nn.Module):
-        raise ArgumentTypeError(f"shard: model is {model!r} but must be a torch.nn.Module")
+    if not isinstance(model, Module):
+        raise ArgumentTypeError(f"shard: model is {model!r} but must be a {MODULE_NAME}")
     mesh = _current_mesh.current_mesh() if device_mesh is None else device_mesh
     if mesh is None:
         raise FailedPreconditionError("shard: there is no mesh; give device_mesh, or call inside `with device_mesh:`")
     if not isinstance(mesh, DeviceMesh):
         raise ArgumentTypeError(f"shard: device_mesh is {mesh!r} but must be a hyper_parallel.DeviceMesh")
     tensors, forwards = read_plan(model, sharding_plan, mesh)
-    distributed = [_distributed(plan, mesh) for plan in tensors]
-    for plan, tensor in zip(tensors, distributed, strict=True):
-        for module, name in plan.places:
-            setattr(module, name, tensor)
+    for plan, value in [(plan, _distributed(plan, mesh)) for plan in tensors]:
+        if value is not plan.tensor:
+            put(plan.places, plan.tensor, value)
     for forward in forwards:
         _hook(forward, mesh)
     return model
 
 
-def _distributed(plan: TensorPlan, mesh: DeviceMesh) -> torch.Tensor:
-    """The tensor laid out as its plan says: the very same where it already is, else a new leaf."""
+def _distributed(plan: TensorPlan, mesh: DeviceMesh) -> DTensor:
+    """The tensor laid out as its plan says: the very same where it already is, else outside the graph."""
     if isinstance(plan.tensor, DTensor) and plan.tensor.placements == plan.placements:
         return plan.tensor
-    with torch.no_grad():
-        whole = plan.tensor.detach()
-        if isinstance(whole, DTensor):
-            laid_out = whole.redistribute(plan.placements)
-        elif any(placement.is_ragged_shard() for placement in plan.placements):
-            # A ragged distribution takes the values of one rank for each coordinate of the other mesh dims.
-            laid_out = distribute_tensor(whole, mesh, [Replicate()] * mesh.ndim, 0).redistribute(plan.placements)
-        else:
-            laid_out = distribute_tensor(whole, mesh, plan.placements, 0)
-    if not isinstance(plan.tensor, nn.Parameter):
-        return laid_out
-    return nn.Parameter(laid_out, requires_grad=plan.tensor.requires_grad)
+    whole = detached(plan.tensor)
+    if isinstance(whole, DTensor):
+        return whole.redistribute(plan.placements)
+    if any(placement.is_ragged_shard() for placement in plan.placements):
+        # A ragged distribution takes the values of one rank for each coordinate of the other mesh dims.
+        return distribute_tensor(whole, mesh, [Replicate()] * mesh.ndim, 0).redistribute(plan.placements)
+    return distribute_tensor(whole, mesh, plan.placements, 0)
 
 
 # --- forward ---------------------------------------------------------------------------------------------------------
@@ -127,7 +126,7 @@ def _hook(plan: ForwardPlan, mesh: DeviceMesh) -> None:
 
 
 def _before(side: Side, mesh: DeviceMesh, what: str) -> Callable[..., Any]:
-    def place(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def place(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         if isinstance(side, dict):
             return args, _placed_by_key(kwargs, side, mesh, what)
         return _placed_in_order(args, side, mesh, what), kwargs
@@ -136,7 +135,7 @@ def _before(side: Side, mesh: DeviceMesh, what: str) -> Callable[..., Any]:
 
 
 def _after(side: Side, mesh: DeviceMesh, what: str) -> Callable[..., Any]:
-    def place(module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:  # noqa: ANN401
+    def place(module: Module, args: tuple[Any, ...], output: Any) -> Any:  # noqa: ANN401
         if isinstance(side, dict):
             if not isinstance(output, dict):
                 raise ArgumentTypeError(
@@ -177,7 +176,7 @@ def _placed_by_key(values: dict[str, Any], side: dict[str, Entry], mesh: DeviceM
 def _placed(value: Any, placements: tuple[Placement, ...] | None, mesh: DeviceMesh, what: str) -> Any:  # noqa: ANN401
     if placements is None:
         return value
-    if not isinstance(value, torch.Tensor):
+    if not isinstance(value, Tensor):
         raise ArgumentTypeError(
             f"{what} is a {type(value).__name__} but the plan says {placements}: it must be a tensor"
         )

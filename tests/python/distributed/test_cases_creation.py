@@ -24,22 +24,6 @@ def on_last_two_ranks() -> DeviceMesh:
     return DeviceMesh((2,), ("dp",), rank_list=[2, 3])
 
 
-@ranks(4)
-def test_case01_global_shape_is_never_guessed_from_one_rank(rank: Rank) -> None:
-    mesh = make_mesh(4)
-    whole = torch.arange(20.0).view(10, 2)
-    chunk = whole.split(3)[rank.index].clone()
-    given = DTensor.from_local(chunk, mesh, [Shard(0)], shape=(10, 2))
-    told = DTensor.from_local(chunk, mesh, [Shard(0)])
-    for tensor in (given, told):
-        assert tuple(tensor.shape) == (10, 2)
-        assert_equal(tensor.full_tensor(), whole)
-    flat = chunk.flatten()
-    ragged = RaggedShard((0,), (3, 3, 3, 1))
-    assert_raises(ValueError, "shape is missing", lambda: DTensor.from_local(flat, mesh, [ragged]))
-    assert_equal(DTensor.from_local(flat, mesh, [ragged], shape=(10, 2)).full_tensor(), whole)
-
-
 def wrong_chunk(rank: Rank) -> torch.Tensor:
     return torch.full((2, 2 + rank.index), float(rank.index))
 
@@ -54,17 +38,6 @@ def test_case02_sizes_that_break_the_shard_rule_raise_everywhere_under_the_check
 
 
 @ranks(4)
-def test_case02_sizes_that_break_the_shard_rule_raise_where_they_are_wrong(rank: Rank) -> None:
-    def make() -> DTensor:
-        return DTensor.from_local(wrong_chunk(rank), make_mesh(4), [Shard(1)], shape=(2, 14))
-
-    if rank.index == 2:  # the rule for 14 over 4 is 4, 4, 4, 2
-        assert make().local_numel == 8
-    else:
-        assert_raises(ValueError, "owns", make)
-
-
-@ranks(4)
 def test_case02_ragged_takes_the_sizes_that_its_units_say(rank: Rank) -> None:
     whole = torch.arange(28.0).view(14, 2)
     begin, end = [(0, 4), (4, 10), (10, 18), (18, 28)][rank.index]
@@ -72,63 +45,6 @@ def test_case02_ragged_takes_the_sizes_that_its_units_say(rank: Rank) -> None:
     given = DTensor.from_local(whole.flatten()[begin:end].clone(), make_mesh(4), placements, shape=(14, 2))
     assert_equal(given.full_tensor(), whole)
     assert_equal(distribute_tensor(whole, make_mesh(4), placements)._local_tensor, whole.flatten()[begin:end])
-
-
-@ranks(4)
-def test_case07_source_rank_counts_inside_the_group(rank: Rank) -> None:
-    mesh = make_mesh(2, 2)["tp"]
-    x = torch.arange(4.0) + 100 * rank.index
-    local = [[100, 101], [102, 103], [300, 301], [302, 303]][rank.index]
-    ragged_local = [[100], [101, 102, 103], [300], [301, 302, 303]][rank.index]
-    ragged = RaggedShard((0,), (1, 3))
-    assert distribute_tensor(x, mesh, [Shard(0)], src_data_rank=1)._local_tensor.tolist() == local
-    assert distribute_tensor(x, mesh, [ragged], src_data_rank=1)._local_tensor.tolist() == ragged_local
-    for placement in (Shard(0), ragged):
-        for source in (2, -1):
-            assert_raises(
-                IndexError, f"source {source}", lambda p=placement, s=source: distribute_tensor(x, mesh, [p], s)
-            )
-
-
-@ranks(4)
-def test_case08_a_mesh_over_some_ranks_leaves_the_others_out(rank: Rank) -> None:
-    mesh = on_last_two_ranks()
-    whole = torch.arange(4.0)
-    sharded = distribute_tensor(whole, mesh, [Shard(0)])
-    ragged = distribute_tensor(whole, mesh, [RaggedShard((0,), (0, 4))])
-    assert mesh.size() == 2
-    if rank.index < 2:
-        assert mesh.get_coordinate() is None
-        for tensor in (sharded, ragged):
-            assert tensor.local_numel == 0
-            assert tuple(tensor.shape) == (4,)
-            assert "outside" in repr(tensor)
-            # No collective is entered: the others are not waiting for these.
-            assert tensor.full_tensor().numel() == 0
-            assert (tensor + 1).local_numel == 0
-        return
-    assert sharded._local_tensor.tolist() == [[0, 1], [2, 3]][rank.index - 2]
-    assert ragged.local_numel == [0, 4][rank.index - 2]
-    assert_equal(sharded.full_tensor(), whole)
-    assert_equal(ragged.full_tensor(), whole)
-    assert_equal((ragged + 1).redistribute([Shard(0)]).full_tensor(), whole + 1)
-
-
-@ranks(4)
-def test_groups_follow_the_order_of_the_mesh_not_of_the_ranks(rank: Rank) -> None:
-    mesh = DeviceMesh((3,), ("dp",), rank_list=[3, 0, 2])
-    whole = torch.arange(12.0)
-    ragged = distribute_tensor(whole, mesh, [RaggedShard((0,), (1, 2, 3))])
-    share = {3: [0, 1], 0: [2, 3, 4, 5], 2: [6, 7, 8, 9, 10, 11], 1: []}
-    assert ragged._local_tensor.tolist() == share[rank.index]
-    from_second = distribute_tensor(whole + rank.index, mesh, [RaggedShard((0,), (1, 2, 3))], src_data_rank=2)
-    assert from_second._local_tensor.tolist() == [value + 2 for value in share[rank.index]]
-    if rank.index == 1:
-        return
-    for target in (Shard(0), RaggedShard((0,), (3, 0, 1)), Replicate()):
-        assert_equal(ragged.redistribute([target]).full_tensor(), whole)
-    placed = ragged.redistribute([Shard(0)])
-    assert placed._local_tensor.tolist() == {3: [0, 1, 2, 3], 0: [4, 5, 6, 7], 2: [8, 9, 10, 11]}[rank.index]
 
 
 @pytest.mark.parametrize("source", [None, 0])

@@ -14,7 +14,16 @@ import torch.distributed.tensor as torch_tensor
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from hyper_parallel import DTensor, HyperParallelError, Replicate, Shard, _torch, distribute_tensor
+from hyper_parallel import (
+    ArgumentTypeError,
+    DTensor,
+    HyperParallelError,
+    Layout,
+    Replicate,
+    Shard,
+    _torch,
+    distribute_tensor,
+)
 from hyper_parallel.platform import differentiable_variable_all_gather
 from support.checks import assert_equal, assert_raises, make_mesh
 from support.ranks import ranks
@@ -310,3 +319,13 @@ ASKING: dict[str, Callable[[Any, Any], object]] = {
 def test_a_class_that_knows_the_protocol_is_asked_as_by_torch(rank: Rank, form: str) -> None:
     assert ASKING[form](numbered(SHAPE), Knowing()) == "asked"
     assert ASKING[form](make(), Knowing()) == "asked"
+
+
+def test_placement_of_torch_raises_and_says_whose_it_is() -> None:
+    layout = Layout((2,), ("dp",))
+    with pytest.raises(ArgumentTypeError) as raised:
+        layout([torch_tensor.Shard(0)])  # type: ignore[list-item]
+    assert str(raised.value) == (
+        "placements[0] is Shard(dim=0) of torch.distributed.tensor.placement_types but must be a placement of "
+        "hyper_parallel: pass hyper_parallel's class of the same name"
+    )

@@ -44,22 +44,6 @@ def raise_on(rank: Rank, failing: int) -> None:
         raise KeyError("the body's own text")
 
 
-def hang_on(rank: Rank, hanging: int) -> None:
-    if rank.index == hanging:
-        threading.Event().wait()
-
-
-def die_on(rank: Rank, dying: int) -> None:
-    if rank.index == dying:
-        os._exit(7)
-
-
-def wait_for_a_rank_that_raised(rank: Rank) -> None:
-    if rank.index == 1:
-        raise ValueError("not coming")
-    dist.barrier()
-
-
 def leave_a_message_behind(rank: Rank) -> None:
     if rank.index == 0:
         dist.isend(torch.full((1,), 13.0), dst=1)
@@ -147,37 +131,6 @@ def test_ranks_that_fail_alike_are_named_together(pool: RankPool) -> None:
 def test_a_failed_assertion_shows_its_values(pool: RankPool) -> None:
     with pytest.raises(RanksFailed, match=r"assert 42 == \(0 - 1\)"):
         pool.run(fail_an_assertion)
-
-
-def test_a_rank_that_hangs_is_named_and_the_next_call_has_a_new_pool(pool: RankPool) -> None:
-    first = pool.run(pid)
-    started = time.monotonic()
-    with pytest.raises(
-        RanksFailed, match=r"answered: 0; not: 1(.|\n)*rank 1 was still running \(0.5 s limit\)"
-    ) as caught:
-        pool.run(hang_on, 1, limit=0.5)
-    assert "in hang_on" in str(caught.value), "the stack of the rank that hangs"
-    assert time.monotonic() - started < 5
-    for process in first:
-        with pytest.raises(ProcessLookupError):
-            os.kill(process, 0)
-    assert set(pool.run(pid)).isdisjoint(first)
-    assert pool.run(sum_of_ranks) == [1.0, 1.0]
-
-
-def test_a_rank_that_dies_is_named_with_its_exit_code(pool: RankPool) -> None:
-    with pytest.raises(RanksFailed, match=r"answered: 0; not: 1(.|\n)*rank 1 died with exit code 7"):
-        pool.run(die_on, 1)
-    assert pool.run(sum_of_ranks) == [1.0, 1.0]
-
-
-def test_ranks_that_wait_for_a_failed_one_are_given_up_soon(pool: RankPool) -> None:
-    pool.run(pid)
-    started = time.monotonic()
-    with pytest.raises(RanksFailed, match=r"answered: 1; not: 0(.|\n)*rank 1 raised ValueError: not coming"):
-        pool.run(wait_for_a_rank_that_raised)
-    assert time.monotonic() - started < 6
-    assert pool.run(sum_of_ranks) == [1.0, 1.0]
 
 
 def test_a_message_of_a_failed_call_does_not_reach_the_next(pool: RankPool) -> None:

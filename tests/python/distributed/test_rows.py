@@ -1,4 +1,4 @@
-"""x[i] of a tensor sharded on dim 0: a view of the row on its owner, and nothing elsewhere."""
+"""x[i] of a tensor sharded on dim 0 as torch has it; the rest is in `test_shared_rows.py`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import torch
 from hyper_parallel import DTensor, RaggedShard, Replicate, Shard, distribute_tensor
 from support.checks import assert_consistent, assert_equal, assert_raises, gradient_of, make_mesh, whole_of
 from support.ranks import ranks
-from support.values import numbered
 from support.worker import Rank
 
 
@@ -16,16 +15,6 @@ def square(*, requires_grad: bool = False) -> DTensor:
     """[[1..4], [5..8], [9..12], [13..16]] over two ranks."""
     whole = (torch.arange(16.0) + 1).view(4, 4).requires_grad_(requires_grad)
     return distribute_tensor(whole, make_mesh(2), [Shard(0)])
-
-
-@ranks(2)
-def test_case29_writing_a_row_changes_the_owner_and_nothing_else(rank: Rank) -> None:
-    for index, sums in ((2, [10, 26, 0, 58]), (0, [0, 26, 42, 58]), (-1, [10, 26, 42, 0])):
-        x = square()
-        x[index].zero_()
-        assert x.full_tensor().sum(1).tolist() == sums
-    row = square()[2]
-    assert row._local_tensor.tolist() == ([] if rank.index == 0 else [9, 10, 11, 12])
 
 
 @ranks(2)
@@ -59,13 +48,6 @@ def test_a_row_shares_storage_with_its_tensor_in_both_directions(rank: Rank) -> 
     assert_equal(row.full_tensor(), torch.full((4,), 5.0))
     row.copy_(distribute_tensor(torch.arange(4.0), x.device_mesh, [Replicate()]))
     assert_equal(x.full_tensor()[3], torch.arange(4.0))
-
-
-@ranks(2)
-def test_an_index_out_of_range_raises_on_every_rank(rank: Rank) -> None:
-    for index in (4, -5, 10**12):
-        assert_raises(IndexError, f"index {index}", lambda i=index: square()[i])
-    assert_raises(IndexError, "", lambda: distribute_tensor(torch.zeros(0, 3), make_mesh(2), [Shard(0)])[0])
 
 
 @ranks(2)
@@ -115,22 +97,3 @@ def test_gradients_through_a_written_row(rank: Rank) -> None:
     expected = torch.ones(4, 4)
     expected[1], expected[2] = 0, 10
     assert_equal(whole_of(gradient_of(leaf)), expected)
-
-
-@ranks(4)
-def test_rows_beside_replicate_dims_and_of_uneven_shards(rank: Rank) -> None:
-    whole = numbered((5, 3, 2))
-    for mesh_shape, placements in (
-        ((4,), [Shard(0)]),
-        ((2, 2), [Replicate(), Shard(0)]),
-        ((2, 2), [Shard(0), Replicate()]),
-    ):
-        x = distribute_tensor(whole, make_mesh(*mesh_shape), placements)
-        for index in range(-5, 5):
-            assert_equal(x[index].full_tensor(), whole[index])
-        x[4].zero_()
-        expected = whole.clone()
-        expected[4] = 0
-        assert_equal(x.full_tensor(), expected)
-    both = distribute_tensor(whole, make_mesh(2, 2), [Shard(0), Shard(0)])
-    assert_raises(NotImplementedError, "x[i]", lambda: both[0])

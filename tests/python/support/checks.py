@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import pytest
 import torch
 
-from hyper_parallel import DeviceMesh, DTensor, HyperParallelError
+from hyper_parallel import DTensor
+from support.common import MESH_NAMES, assert_raises, make_mesh
 from support.truth import Spread
 
-MESH_NAMES = ("dp", "tp")
-
-
-def make_mesh(*shape: int) -> DeviceMesh:
-    """A mesh over ranks 0, 1, 2, .. with dims "dp" and "tp"."""
-    return DeviceMesh(shape, MESH_NAMES[: len(shape)])
+__all__ = [
+    "MESH_NAMES",
+    "assert_consistent",
+    "assert_equal",
+    "assert_part",
+    "assert_raises",
+    "gradient_of",
+    "make_mesh",
+    "whole_of",
+]
 
 
 def assert_consistent(tensor: torch.Tensor) -> None:
@@ -73,11 +75,3 @@ def gradient_of(tensor: torch.Tensor) -> DTensor:
     spread = Spread(tuple(tensor.shape), tensor.device_mesh.shape, tensor.placements)
     assert gradient.placements == spread.gradient_placements()
     return gradient
-
-
-def assert_raises(kind: type[BaseException], text: str, action: Callable[[], object]) -> None:
-    """`action` raises the library's own error that is a `kind`, with `text` as a part of its message."""
-    with pytest.raises(kind) as caught:
-        action()
-    assert isinstance(caught.value, HyperParallelError), f"{type(caught.value)}: {caught.value}"
-    assert text in str(caught.value)

@@ -1,9 +1,10 @@
-"""A pool of ranks: processes that form one Gloo group, started once and used by many tests.
+"""A pool of ranks: processes that form one group of their framework, started once and used by many tests.
 
 `RankPool.run` runs a function on every rank and returns what each returned. A rank that raises, dies or does not answer
 in time makes `run` raise `RanksFailed`. What is left of a pool after that is not trusted: a rank that is still inside a
 call is killed together with its peers and the pool starts anew with the next call; if all have answered they keep their
-processes and get a fresh process group, in which no message of the failed call can be on its way.
+processes and get a fresh process group, in which no message of the failed call can be on its way. Where a process can
+be in one group only, a fresh group takes fresh processes.
 """
 
 from __future__ import annotations
@@ -22,22 +23,23 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, Self
 
+from support.frameworks import framework
 from support.protocol import GROUP_TIMEOUT, Answer, Call, Failure, Group
 from support.worker import Rank, serve
 
 CALL_LIMIT = 30.0
 """Seconds that one call may take on all ranks."""
 START_LIMIT = 180.0
-"""Seconds until every process has imported torch, which may wait for the disk."""
+"""Seconds until every process has imported its framework, which may wait for the disk."""
 GRACE_AFTER_FAILURE = 2.0
 """Seconds that the others get once a rank has failed: they may be waiting for it in a collective."""
 _STACK_DUMP_SECONDS = 0.3
 _LOG_TAIL = 4000
 
-# Forks the ranks from a process that has imported torch and nothing has run in: no thread is lost by the fork, and a
-# killed pool is there again in no time.
+# Forks the ranks from a process that has imported the framework and nothing has run in: no thread is lost by the fork,
+# and a killed pool is there again in no time.
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["torch", "torch.distributed", "pytest"])
+_CONTEXT.set_forkserver_preload(framework.PRELOAD)
 
 
 class RanksFailed(Exception):
@@ -113,7 +115,7 @@ class RankPool:
             check: Sets HYPER_PARALLEL_CHECK=1 for this call.
             group_timeout: A group of this call's own with that timeout. For bodies that leave the group unusable.
             limit: Seconds after which the ranks that have not answered are killed.
-            seed: Of torch and random on every rank; by default a fixed one for each body.
+            seed: Of the framework and random on every rank; by default a fixed one for each body.
             kwargs: Handed on, pickled.
 
         Returns:
@@ -122,7 +124,7 @@ class RankPool:
         Raises:
             RanksFailed: A rank raised, died or did not answer.
         """
-        self._start()
+        self._start(needs_group=self._group is None or group_timeout is not None)
         call = Call(
             body.__module__,
             body.__qualname__,
@@ -146,13 +148,17 @@ class RankPool:
             process.kill()
         self._processes = []
         self._group = None
+        self._groups_made = 0
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
-    def _start(self) -> None:
-        if self._processes:
+    def _start(self, *, needs_group: bool) -> None:
+        """Starts processes unless those that are there will do."""
+        spent = needs_group and self._groups_made > 0 and not framework.REJOINS
+        if self._processes and not spent:
             return
+        self.stop()
         self._folder = Path(tempfile.mkdtemp(prefix="hyper_parallel_ranks_"))
         self._processes = [_Process(index, self.size, self._folder) for index in range(self.size)]
         self._check("the start", self._collect(START_LIMIT), START_LIMIT)

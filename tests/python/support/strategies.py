@@ -1,20 +1,20 @@
-"""Hypothesis strategies: shapes, units, placements and whole transitions."""
+"""Hypothesis strategies of what torch alone is tested with; those of layouts are in `layout_strategies`."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from hyper_parallel import Partial, Placement, RaggedShard, Replicate, Shard
+from hyper_parallel import Placement, Replicate, Shard
+from support import layout_strategies
 from support.normal_checks import Case
 from support.normal_forms import ALL_FORMS
 from support.operands import letters_of, parse_operands
 from support.truth import Spread
-from support.values import DTYPES, FLOATS
+from support.values import DTYPES
 
 
 @dataclass(frozen=True)
@@ -26,66 +26,15 @@ class Transition:
     dtype: torch.dtype
 
 
-def shapes(min_dims: int = 1) -> st.SearchStrategy[tuple[int, ...]]:
-    """Up to 4 dims, empty ones among them; sizes have many divisors, or none."""
-    sizes = st.sampled_from((0, 1, 2, 3, 4, 5, 6, 7, 12))
-    return st.lists(sizes, min_size=min_dims, max_size=4).map(tuple).filter(lambda shape: math.prod(shape) <= 2000)
-
-
-@st.composite
-def ragged_placements(draw: DrawFn, shape: tuple[int, ...], ranks: int) -> RaggedShard:
-    """A ragged placement that fits the shape: any prefix, any units whose sum divides its cells."""
-    prefix = draw(st.integers(1, len(shape)), label="prefix dims")
-    cells = math.prod(shape[:prefix])
-    totals = [total for total in range(1, 25) if cells % total == 0]
-    total = draw(st.sampled_from(totals), label="total units")
-    cuts = sorted(draw(st.lists(st.integers(0, total), min_size=ranks - 1, max_size=ranks - 1), label="cuts"))
-    units = [end - begin for begin, end in zip([0, *cuts], [*cuts, total], strict=True)]
-    return RaggedShard(tuple(range(prefix)), tuple(units))
-
-
-def mesh_dims_with(draw: DrawFn, count: int) -> set[int]:
-    """A drawn set of mesh dims, at least one."""
-    return draw(st.sets(st.integers(0, count - 1), min_size=1), label="mesh dims")
-
-
-@st.composite
-def placements(
-    draw: DrawFn, kind: str, shape: tuple[int, ...], mesh_shape: tuple[int, ...], operations: tuple[str, ...]
-) -> tuple[Placement, ...]:
-    """Placements that are called `kind`: shard and partial on at least one mesh dim, something else beside."""
-    shards = st.integers(0, len(shape) - 1).map(Shard)
-    whole: st.SearchStrategy[Placement] = st.just(Replicate())
-    if kind == "replicate":
-        return tuple(Replicate() for _ in mesh_shape)
-    if kind == "ragged":
-        mesh_dim = draw(st.integers(0, len(mesh_shape) - 1), label="ragged mesh dim")
-        ragged = draw(ragged_placements(shape, mesh_shape[mesh_dim]))
-        return tuple(ragged if dim == mesh_dim else Replicate() for dim in range(len(mesh_shape)))
-    if kind == "shard":
-        sharded = mesh_dims_with(draw, len(mesh_shape))
-        return tuple(draw(shards if dim in sharded else whole) for dim in range(len(mesh_shape)))
-    pending = mesh_dims_with(draw, len(mesh_shape))
-    partials = st.sampled_from(operations).map(Partial)
-    return tuple(draw(partials if dim in pending else st.one_of(shards, whole)) for dim in range(len(mesh_shape)))
-
-
 @st.composite
 def transitions(
     draw: DrawFn, source: str, target: str, mesh_shape: tuple[int, ...], dtypes: tuple[torch.dtype, ...] = DTYPES
 ) -> Transition:
     """A transition from a layout of kind `source` to one of kind `target`."""
-    if source == "partial":
-        dtypes = tuple(dtype for dtype in dtypes if dtype != torch.bool)
-    dtype = draw(st.sampled_from(dtypes), label="dtype")
-    # The mean of integers is none, so that Partial(avg) of them raises.
-    operations = ("sum", "avg", "max", "min") if dtype in FLOATS else ("sum", "max", "min")
-    shape = draw(shapes(), label="shape")
-    ends = [
-        Spread(shape, mesh_shape, draw(placements(kind, shape, mesh_shape, operations), label=kind))
-        for kind in (source, target)
-    ]
-    return Transition(ends[0], ends[1], dtype)
+    names = tuple(str(dtype).removeprefix("torch.") for dtype in dtypes)
+    drawn = draw(layout_strategies.transitions(source, target, mesh_shape, names))
+    ends = [Spread(end.shape, end.mesh_shape, end.placements) for end in (drawn.source, drawn.target)]
+    return Transition(ends[0], ends[1], getattr(torch, drawn.dtype))
 
 
 @st.composite

@@ -1,8 +1,4 @@
-"""Who owns what, by the definitions and by nothing of the library: the truth that distributed tensors are held to.
-
-A rank's part is written as `cells`: the positions, in the row-major flat tensor, of the elements that it holds, in the
-shape in which it holds them. `whole.flatten()[cells]` is the part, and gradients go back by adding into `cells`.
-"""
+"""The truth of `support.spread` on torch tensors: who owns what, and what pending shares stand for."""
 
 from __future__ import annotations
 
@@ -13,40 +9,17 @@ from dataclasses import dataclass
 
 import torch
 
-from hyper_parallel import Partial, Placement, RaggedShard, Replicate, Shard
+from hyper_parallel import Partial
+from support import spread
 
 
 @dataclass(frozen=True)
-class Spread:
+class Spread(spread.Spread):
     """A tensor of logical `shape` on a mesh of `mesh_shape` whose ranks are 0, 1, 2, .. row by row."""
-
-    shape: tuple[int, ...]
-    mesh_shape: tuple[int, ...]
-    placements: tuple[Placement, ...]
-
-    @property
-    def size(self) -> int:
-        """The number of ranks."""
-        return math.prod(self.mesh_shape)
-
-    def coordinate(self, rank: int) -> tuple[int, ...]:
-        """The position of a rank in the mesh."""
-        return list(itertools.product(*(range(size) for size in self.mesh_shape)))[rank]
 
     def cells(self, rank: int) -> torch.Tensor:
         """What `rank` holds; of a Partial dim all that its share covers."""
-        held = torch.arange(math.prod(self.shape)).reshape(self.shape)
-        for position, size, placement in zip(self.coordinate(rank), self.mesh_shape, self.placements, strict=True):
-            match placement:
-                case Shard():
-                    held = _chunk(held, placement.dim, position, size)
-                case RaggedShard():
-                    held = _run(held, placement, position)
-                case Replicate() | Partial():
-                    pass
-                case _:
-                    raise AssertionError(f"a test knows no {placement}")
-        return held
+        return torch.from_numpy(self.cells_of(rank))
 
     def part(self, whole: torch.Tensor, rank: int) -> torch.Tensor:
         """The part of `rank`, in storage of its own."""
@@ -59,29 +32,6 @@ class Spread:
             cells = self.cells(rank).flatten()
             total.index_add_(0, cells, weights(rank).flatten()[cells])
         return total.reshape(self.shape)
-
-    def gradient_placements(self) -> tuple[Placement, ...]:
-        """How the gradient of this tensor lies: as the tensor, whole where that is pending."""
-        return tuple(Replicate() if placement.is_partial() else placement for placement in self.placements)
-
-
-def _chunk(held: torch.Tensor, dim: int, position: int, size: int) -> torch.Tensor:
-    """Chunks of ceil(n / p) rows; the last ranks get fewer or none."""
-    rows = held.shape[dim]
-    chunk = -(-rows // size)
-    begin, end = min(position * chunk, rows), min((position + 1) * chunk, rows)
-    return held.narrow(dim, begin, end - begin)
-
-
-def _run(held: torch.Tensor, placement: RaggedShard, position: int) -> torch.Tensor:
-    """The design's formula: units deal out cells of the leading dims."""
-    prefix = len(placement.dims)
-    units = placement.local_units
-    cells_per_unit, rest = divmod(math.prod(held.shape[:prefix]), sum(units))
-    assert rest == 0, "a test drew units that do not divide the prefix cells"
-    unit = cells_per_unit * math.prod(held.shape[prefix:])
-    begin = sum(units[:position]) * unit
-    return held.flatten()[begin : begin + units[position] * unit]
 
 
 def _reduce(shares: torch.Tensor, operation: str, dims: tuple[int, ...]) -> torch.Tensor:

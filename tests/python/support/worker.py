@@ -1,7 +1,8 @@
 """One rank of a pool: what its process runs.
 
 It says that it is ready, then runs the calls that come until the connection is closed, and dies with the test process.
-The process group lives from call to call; it is made anew when a call names another one.
+The process group lives from call to call; it is made anew when a call names another one. What depends on torch or
+MindSpore in this is in `support.frameworks`.
 """
 
 from __future__ import annotations
@@ -24,9 +25,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-import torch.distributed as dist
 
+from support.frameworks import framework
 from support.protocol import Answer, Call, Failure, Group
 
 _PR_SET_PDEATHSIG = 1
@@ -60,17 +60,13 @@ def rewrite_assertions() -> None:
     """Lets a failed `assert` of a test module show its values here as it does under pytest."""
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     pytest.Config.fromdictargs({}, ["--noconftest", "-p", "no:cacheprovider", "-c", os.devnull])
-    pytest.register_assert_rewrite("support.checks")
+    pytest.register_assert_rewrite("support.checks", "support.common", "support.platform_checks")
 
 
 def join(group: Group, current: Group | None, rank: Rank) -> Group:
     """Makes `group` the default process group unless it is already."""
     if group != current:
-        if dist.is_initialized():
-            dist.destroy_process_group()
-        dist.init_process_group(
-            "gloo", f"file://{group.rendezvous}", timeout=group.timeout, rank=rank.index, world_size=rank.size
-        )
+        framework.join(group, rank.index, rank.size)
     return group
 
 
@@ -95,7 +91,7 @@ def run(call: Call, rank: Rank) -> Any:
     function: Any = functools.reduce(getattr, call.qualname.split("."), module)
     function = getattr(function, "body_on_ranks", function)
     random.seed(call.seed)
-    torch.manual_seed(call.seed)
+    framework.seed(call.seed)
     with environment(call.environment):
         return function(rank, *call.args, **call.kwargs)
 
@@ -128,11 +124,10 @@ def serve(connection: Connection, rank: Rank, log: Path) -> None:
     """Serves the test process until it closes the connection."""
     die_with_the_test_process()
     write_to(log)
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     os.environ.pop("HYPER_PARALLEL_CHECK", None)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
-    torch.set_num_threads(1)
+    framework.prepare()
     rewrite_assertions()
     os.environ["HYPER_PARALLEL_STRICT"] = "1"  # a test that means the fallback says so
     send(connection, Answer())

@@ -255,27 +255,6 @@ def sum_over(group: dist.ProcessGroup, value: int) -> int:
 
 
 @ranks(4)
-def test_rank_knows_where_it_is(rank: Rank) -> None:
-    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
-    assert mesh.get_rank() == rank.index
-    assert mesh.get_coordinate() == (rank.index // 2, rank.index % 2)
-    assert (mesh.get_local_rank("dp"), mesh.get_local_rank(1)) == mesh.get_coordinate()
-    assert mesh["tp"] == DeviceMesh((2,), ("tp",), [rank.index // 2 * 2, rank.index // 2 * 2 + 1])
-    assert mesh["tp"].get_local_rank() == rank.index % 2
-    assert mesh["dp", "tp"] is mesh
-    assert mesh["tp", "dp"].shape == (2, 2)
-    assert mesh["tp", "dp"].mesh_dim_names == ("tp", "dp")
-    assert error_of(lambda: mesh["ep"]) == "InvalidArgumentError: 'ep' is not a dim of the mesh; its dims are (dp, tp)"
-
-
-@ranks(4)
-def test_size_unlike_the_job_raises(rank: Rank) -> None:
-    assert error_of(lambda: init_device_mesh("cpu", (3,))) == (
-        "InvalidArgumentError: mesh_shape (3,) has 3 ranks but the job has 4 processes"
-    )
-
-
-@ranks(4)
 def test_group_reduces_over_its_mesh_dim_and_is_made_once(rank: Rank) -> None:
     mesh = DeviceMesh((2, 2), ("dp", "tp"))
     assert sum_over(mesh.get_group("dp"), rank.index) == (2 if rank.index % 2 == 0 else 4)

@@ -9,14 +9,12 @@ import sys
 from collections.abc import Callable
 
 import pytest
-import torch.distributed.tensor
 
 import hyper_parallel
 from hyper_parallel import (
     ArgumentTypeError,
     DeviceMesh,
     InvalidArgumentError,
-    Layout,
     Partial,
     Placement,
     RaggedShard,
@@ -185,16 +183,6 @@ def test_placements_have_no_other_subclass() -> None:
         Placement()
     with pytest.raises(TypeError, match="is not an acceptable base type"):
         type("Other", (Shard,), {})
-
-
-def test_placement_of_torch_raises_and_says_whose_it_is() -> None:
-    layout = Layout((2,), ("dp",))
-    with pytest.raises(ArgumentTypeError) as raised:
-        layout([torch.distributed.tensor.Shard(0)])  # type: ignore[list-item]
-    assert str(raised.value) == (
-        "placements[0] is Shard(dim=0) of torch.distributed.tensor.placement_types but must be a placement of "
-        "hyper_parallel: pass hyper_parallel's class of the same name"
-    )
 
 
 @pytest.mark.parametrize(

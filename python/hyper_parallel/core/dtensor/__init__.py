@@ -5,11 +5,12 @@ The framework is imported when ``DTensor`` is asked for, not by ``core.dtensor.l
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
+import hyper_parallel
+
 if TYPE_CHECKING:
-    from hyper_parallel.dtensor import DTensor, distribute_tensor
+    from hyper_parallel import DTensor, distribute_tensor
 
 __all__ = ["DTensor", "distribute_tensor"]
 
@@ -17,4 +18,4 @@ __all__ = ["DTensor", "distribute_tensor"]
 def __getattr__(name: str) -> Any:  # noqa: ANN401
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module("hyper_parallel.dtensor"), name)
+    return getattr(hyper_parallel, name)

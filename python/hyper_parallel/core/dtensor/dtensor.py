@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from hyper_parallel.dtensor import DTensor, distribute_tensor
+from hyper_parallel import DTensor, distribute_tensor
 
 __all__ = ["DTensor", "distribute_tensor"]

@@ -1,0 +1,56 @@
+"""What is known of a tensor's place in the graph that ``mindspore.value_and_grad`` makes.
+
+MindSpore differentiates functions: a graph is recorded while such a function runs, and at no other time.
+"""
+
+from __future__ import annotations
+
+import mindspore
+from mindspore.common.api import _pynative_executor
+
+from hyper_parallel.errors import FailedPreconditionError, UnimplementedError
+
+__all__ = ["check_mode", "check_writable", "is_recording", "is_tracked"]
+
+
+def is_recording() -> bool:
+    """Whether a function is being differentiated."""
+    return bool(_pynative_executor.requires_grad())
+
+
+def is_tracked(tensor: mindspore.Tensor) -> bool:
+    """Whether gradients will come back to the tensor: a graph is being recorded and the tensor is in it."""
+    return bool(is_recording() and tensor._requires_grad)
+
+
+def check_writable(tensor: mindspore.Tensor, operation: str) -> None:
+    """Raises where MindSpore would lose a write, or the gradient of one, without a word.
+
+    Raises:
+        FailedPreconditionError: A leaf of the graph that is being recorded: its gradient would be wrong. A view into
+            another tensor, or strided: the write would reach a copy.
+    """
+    if is_tracked(tensor) and tensor._is_leaf:
+        raise FailedPreconditionError(
+            f"operation '{operation}' would write a parameter or an input of the function that is being "
+            "differentiated; write it outside of that function, or write a copy of it"
+        )
+    if tensor.storage_offset() != 0 or not tensor.is_contiguous():
+        raise FailedPreconditionError(
+            f"operation '{operation}' would write a local tensor that is a view, with offset "
+            f"{tensor.storage_offset()} and strides {tuple(tensor.stride())}, and MindSpore would write a copy of it "
+            "instead; make the DTensor of a copy"
+        )
+
+
+def check_mode(what: str) -> None:
+    """Raises in graph mode.
+
+    Raises:
+        UnimplementedError: The process is in graph mode, where tensors have no values yet.
+    """
+    if mindspore.get_context("mode") == mindspore.GRAPH_MODE:
+        raise UnimplementedError(
+            f"{what}: hyper_parallel works in PyNative mode alone; call "
+            "mindspore.set_context(mode=mindspore.PYNATIVE_MODE)"
+        )

@@ -1,0 +1,221 @@
+"""A key-value store that the ranks of a MindSpore job share, beside its collectives.
+
+What MindSpore sends between processes carries no tag, and a receive without a sender ends after 30 s that nobody can
+change. What must not meet the program's own messages, or must notice that a rank stays away, goes over this store: the
+comparison of ``HYPER_PARALLEL_CHECK`` and the messages of a checkpoint. It works in any thread. Rank 0 holds it, so
+rank 0 must be the last to leave.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Protocol, TypeVar
+
+from hyper_parallel.errors import FailedPreconditionError
+
+__all__ = ["MessageGroup", "RawStore", "Store"]
+
+# How often a rank looks for a key that is not there yet: often at first, then as seldom as a person would notice.
+_FIRST_PAUSE_S = 0.0005
+_LONGEST_PAUSE_S = 0.05
+
+_Result = TypeVar("_Result")
+
+
+class RawStore(Protocol):
+    """What ``mindspore.mint.distributed.TCPStore`` offers."""
+
+    def add(self, key: str, amount: int, /) -> int:
+        """Adds to a counter, 0 at first, and tells its new value."""
+
+    def set(self, key: str, value: bytes, /) -> None:
+        """Writes a value."""
+
+    def get(self, key: str, /) -> bytes:
+        """Reads a value; waits where there is none."""
+
+    def delete_key(self, key: str, /) -> bool:
+        """Removes a value."""
+
+
+class Store:
+    """Values under keys. Unlike MindSpore's, it can tell at once that a key is missing, and serves several threads.
+
+    Args:
+        raw: Where the values are.
+        timeout: How long a rank waits for another.
+
+    Attributes:
+        timeout: The same; may be changed.
+    """
+
+    def __init__(self, raw: RawStore, timeout: timedelta) -> None:
+        self._raw = raw
+        self._lock = threading.Lock()
+        self.timeout = timeout
+
+    def add(self, key: str, amount: int) -> int:
+        """Adds to a counter, 0 at first, and tells its new value.
+
+        Raises:
+            FailedPreconditionError: The store does not answer: rank 0 has left.
+        """
+        return self._call(lambda: self._raw.add(key, amount))
+
+    def put(self, key: str, value: bytes) -> None:
+        """Writes a value under a key that has none.
+
+        Raises:
+            FailedPreconditionError: As :meth:`add`.
+        """
+        # One byte in front: a value may be empty, and the store takes none that is.
+        self._call(lambda: self._raw.set(key, b"=" + value))
+        self.add(_mark(key), 1)
+
+    def find(self, key: str) -> bytes | None:
+        """The value under a key, None if it has none.
+
+        Raises:
+            FailedPreconditionError: As :meth:`add`.
+        """
+        return self.read(key) if self.has(key) else None
+
+    def has(self, key: str) -> bool:
+        """Whether a value was put under the key.
+
+        Raises:
+            FailedPreconditionError: As :meth:`add`.
+        """
+        # The store's own get would wait; a counter is there from the first question on.
+        return self.add(_mark(key), 0) > 0
+
+    def read(self, key: str) -> bytes:
+        """The value that was put under a key.
+
+        Raises:
+            FailedPreconditionError: As :meth:`add`.
+        """
+        return bytes(self._call(lambda: self._raw.get(key)))[1:]
+
+    def remove(self, key: str) -> None:
+        """Takes a value away again.
+
+        Raises:
+            FailedPreconditionError: As :meth:`add`.
+        """
+        self._call(lambda: self._raw.delete_key(key))
+        self._call(lambda: self._raw.delete_key(_mark(key)))
+
+    def wait(self, keys: Sequence[str], timeout: timedelta) -> list[int]:
+        """Waits until every key has a value or the time is over; tells which keys, by position, have none then.
+
+        Raises:
+            FailedPreconditionError: As :meth:`add`.
+        """
+        end = time.monotonic() + timeout.total_seconds()
+        missing = list(range(len(keys)))
+        pause = _FIRST_PAUSE_S
+        while missing := [index for index in missing if not self.has(keys[index])]:
+            if time.monotonic() > end:
+                return missing
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+        return []
+
+    def _call(self, call: Callable[[], _Result]) -> _Result:
+        try:
+            with self._lock:
+                return call()
+        except RuntimeError as error:
+            raise FailedPreconditionError(f"the store, which rank 0 holds, failed: {_first_line(error)}") from error
+
+
+class MessageGroup:
+    """Some ranks that send each other bytes over the store, in order, in any thread.
+
+    Args:
+        store: The store.
+        name: Tells this group's messages from others'; the same on all its ranks.
+        ranks: The ranks of the job that are in it.
+        rank: This process's position in ``ranks``.
+        timeout: How long a rank waits for a message.
+    """
+
+    def __init__(self, store: Store, name: str, ranks: Sequence[int], rank: int, timeout: timedelta) -> None:
+        self._store = store
+        self._prefix = f"hyper_parallel/messages/{name}"
+        self._sent = [0] * len(ranks)
+        self._received = [0] * len(ranks)
+        self._rank = rank
+        self._timeout = timeout
+        self.ranks = tuple(ranks)
+
+    def rank(self) -> int:
+        """This process's position in the group."""
+        return self._rank
+
+    def size(self) -> int:
+        """How many ranks the group has."""
+        return len(self.ranks)
+
+    def send(self, to: int, message: bytes) -> None:
+        """Sends to another position; does not wait for the receiver.
+
+        Raises:
+            FailedPreconditionError: The store does not answer.
+        """
+        self._store.put(f"{self._prefix}/{self._rank}>{to}/{self._sent[to]}", message)
+        self._sent[to] += 1
+
+    def receive(self, source: int) -> bytes:
+        """The next message from another position.
+
+        Raises:
+            FailedPreconditionError: None came in time, or the store does not answer.
+        """
+        key = f"{self._prefix}/{source}>{self._rank}/{self._received[source]}"
+        if self._store.wait([key], self._timeout):
+            raise FailedPreconditionError(
+                f"rank {self.ranks[self._rank]} got no message from rank {self.ranks[source]} within "
+                f"{self._timeout.total_seconds():g} s"
+            )
+        self._received[source] += 1
+        message = self._store.read(key)
+        self._store.remove(key)
+        return message
+
+    def gather(self, message: bytes) -> list[bytes]:
+        """The messages of all, by position, on position 0; nothing elsewhere.
+
+        Raises:
+            FailedPreconditionError: As :meth:`receive`.
+        """
+        if self._rank != 0:
+            self.send(0, message)
+            return []
+        return [message, *(self.receive(source) for source in range(1, self.size()))]
+
+    def scatter(self, messages: Sequence[bytes]) -> bytes:
+        """Message i goes to position i; only the argument of position 0 counts.
+
+        Raises:
+            FailedPreconditionError: As :meth:`receive`.
+        """
+        if self._rank != 0:
+            return self.receive(0)
+        for to in range(1, self.size()):
+            self.send(to, messages[to])
+        return messages[0]
+
+
+def _mark(key: str) -> str:
+    """The counter that says whether a key has a value."""
+    return f"{key}#"
+
+
+def _first_line(error: BaseException) -> str:
+    """MindSpore's texts go on with a trace of its C++."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -1,0 +1,156 @@
+"""Each elementwise operation on each layout is that operation on the whole tensor, forward and backward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hyper_parallel import DTensor, Partial, Placement, RaggedShard, Replicate
+from support import layouts
+from support.arrays import Array, numbered
+from support.common import make_mesh
+from support.frameworks import framework
+from support.operations import BINARY, COMPARISONS, IN_PLACE, OF_POSITIVE, UNARY, WITH_NUMBERS, Operation
+from support.platform_checks import assert_part, assert_values, distributed
+from support.ranks import ranks
+from support.spread import Spread
+from support.worker import Rank
+
+OF_ONE = UNARY | WITH_NUMBERS
+
+
+def operands(count: int, least: float = 0.5) -> list[Array]:
+    """Over a range of 3 from `least` on; nowhere equal, and nowhere zero."""
+    steps = numbered(layouts.SHAPE)
+    return [least + steps / 8, least + 0.05 + steps * 5 % 24 / 8][:count]
+
+
+def weight(index: int) -> Array:
+    """Of the loss of rank `index`."""
+    return numbered(layouts.SHAPE) * (index + 1) - 7
+
+
+def spread_on(placement: Placement, rank: Rank) -> Spread:
+    return Spread(layouts.SHAPE, (rank.size,), (placement,))
+
+
+def check(
+    rank: Rank, operation: Operation, layout: str, *, least: float = 0.5, others_replicated: bool = False
+) -> None:
+    """Values and gradients of `operation`, whose first operand lies as `layout` says."""
+    first = spread_on(layouts.placement_of(layout, rank.size), rank)
+    count = len(operation.derivatives)
+    spreads = [first, spread_on(Replicate(), rank) if others_replicated else first][:count]
+    wholes = operands(count, least)
+
+    def result(*locals_: Any) -> DTensor:
+        placed = [
+            DTensor.from_local(local, make_mesh(rank.size), spread.placements, shape=layouts.SHAPE)
+            for local, spread in zip(locals_, spreads, strict=True)
+        ]
+        made: DTensor = operation.form(*placed)
+        return made
+
+    parts = [framework.tensor(spread.part_of(whole, rank.index)) for spread, whole in zip(spreads, wholes, strict=True)]
+    assert_part(result(*parts), operation.value(*wholes), first, rank.index, exact=False)
+
+    def loss(*locals_: Any) -> Any:
+        return framework.weighted_sum(result(*locals_).full_tensor(), weight(rank.index))
+
+    total = sum(weight(index) for index in range(rank.size))
+    gradients = framework.gradients(loss, parts)
+    for gradient, derivative, spread in zip(gradients, operation.derivatives, spreads, strict=True):
+        expected = spread.part_of(derivative(*wholes) * total, rank.index)
+        np.testing.assert_allclose(gradient, expected, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", list(OF_ONE))
+@ranks(2)
+def test_operations_of_one_tensor_are_those_of_the_whole(rank: Rank, name: str) -> None:
+    for layout in layouts.ALL:
+        check(rank, OF_ONE[name], layout, least=0.5 if name in OF_POSITIVE else -1.55)
+
+
+@pytest.mark.parametrize("name", list(BINARY))
+@ranks(2)
+def test_operations_of_two_tensors_are_those_of_the_wholes(rank: Rank, name: str) -> None:
+    for layout in layouts.ALL:
+        check(rank, BINARY[name], layout)
+
+
+@pytest.mark.parametrize("name", list(BINARY))
+@ranks(4)
+def test_a_replicated_operand_beside_a_ragged_one_is_sliced(rank: Rank, name: str) -> None:
+    for layout in layouts.RAGGED:
+        check(rank, BINARY[name], layout, others_replicated=True)
+
+
+@pytest.mark.parametrize("name", list(COMPARISONS))
+@ranks(2)
+def test_comparisons_give_bools(rank: Rank, name: str) -> None:
+    for layout in layouts.ALL:
+        spread = spread_on(layouts.placement_of(layout, 2), rank)
+        wholes = operands(2)
+        result = COMPARISONS[name].form(*(distributed(whole, spread) for whole in wholes))
+        assert_part(result, COMPARISONS[name].value(*wholes), spread, rank.index, "bool")
+
+
+@pytest.mark.parametrize("name", list(IN_PLACE))
+@ranks(2)
+def test_in_place_forms_change_and_return_the_same_object(rank: Rank, name: str) -> None:
+    for layout in layouts.ALL:
+        spread = spread_on(layouts.placement_of(layout, 2), rank)
+        wholes = operands(2)
+        x, y = (distributed(whole, spread) for whole in wholes)
+        assert IN_PLACE[name].form(x, y) is x
+        assert_part(x, IN_PLACE[name].value(*wholes), spread, rank.index, exact=False)
+        assert_part(y, wholes[1], spread, rank.index)
+
+
+@pytest.mark.parametrize("name", list(IN_PLACE))
+@ranks(2)
+def test_gradients_go_through_in_place_forms(rank: Rank, name: str) -> None:
+    given = IN_PLACE[name]
+    on_a_copy = Operation(lambda x, y: given.form(framework.call("clone", x), y), given.value, given.derivatives)
+    for layout in layouts.ALL:
+        check(rank, on_a_copy, layout)
+        if layout in layouts.RAGGED:
+            check(rank, on_a_copy, layout, others_replicated=True)
+
+
+@ranks(2)
+def test_the_first_ragged_operand_gives_the_layout(rank: Rank) -> None:
+    whole = operands(1)[0]
+    rows, cells, plain = (
+        distributed(whole, spread_on(placement, rank))
+        for placement in (RaggedShard((0,), (1, 2)), RaggedShard((0, 1), (8, 16)), Replicate())
+    )
+    for operand, other, expected in ((rows, cells, rows), (cells, rows, cells), (plain, cells, cells)):
+        for result in (operand + other, operand * other, operand / other):
+            assert result.placements == expected.placements
+    assert_values((plain * rows).full_tensor(), whole * whole, exact=False)
+
+
+@ranks(2)
+def test_the_gradient_of_one_element_is_summed_over_the_ranks_that_split_its_partner(rank: Rank) -> None:
+    whole = operands(1)[0]
+    spread = spread_on(RaggedShard((0,), (0, 3)), rank)
+
+    def loss(scale: Any) -> Any:
+        return framework.weighted_sum((distributed(whole, spread) * scale).full_tensor(), np.ones(layouts.SHAPE))
+
+    (gradient,) = framework.gradients(loss, [framework.tensor(np.array(3.0))])
+    np.testing.assert_allclose(gradient, 2 * whole.sum(), rtol=1e-5)
+
+
+@ranks(2)
+def test_a_pending_sum_takes_what_commutes_with_it(rank: Rank) -> None:
+    def pending() -> DTensor:
+        return DTensor.from_local(framework.tensor(np.array([3.0, -5.0]) + rank.index), make_mesh(2), [Partial()])
+
+    p = pending()
+    assert_values((p + pending()).full_tensor(), np.array([14.0, -18.0]))
+    assert_values((-p).full_tensor(), np.array([-7.0, 9.0]))
+    assert_values((p * 2 / 4).full_tensor(), np.array([3.5, -4.5]))
