@@ -289,12 +289,14 @@ def test_a_process_that_ends_without_waiting_finishes_its_save(end: str, tmp_pat
 
 def test_a_forked_child_ends_without_waiting_for_the_saves_of_its_parent(tmp_path: Path) -> None:
     program = f"""
-import os, sys, time, torch
+import os, sys, threading, torch
 from hyper_parallel import checkpoint
+
+may_write = threading.Event()
 
 class Slow(checkpoint.FileSystemWriter):
     def write(self, *arguments):
-        time.sleep(2)
+        may_write.wait(15)
         return super().write(*arguments)
 
 handle = checkpoint.async_save({{"w": torch.zeros(3)}}, storage_writer=Slow({str(tmp_path / "d")!r}))
@@ -305,6 +307,7 @@ if child == 0:
 _, status = os.waitpid(child, 0)
 assert os.waitstatus_to_exitcode(status) == 7, status
 assert not handle.done(), "the child has waited for it"
+may_write.set()
 handle.wait()
 for place in {[str(tmp_path / "d"), str(tmp_path / "child")]!r}:
     print(checkpoint.read(place)["w"].tolist())

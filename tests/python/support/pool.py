@@ -65,7 +65,8 @@ class _Process:
 
     def dump_stacks(self) -> None:
         if self.process.is_alive() and self.process.pid is not None:
-            os.kill(self.process.pid, signal.SIGUSR1)
+            with contextlib.suppress(ProcessLookupError):  # it may die at any moment
+                os.kill(self.process.pid, signal.SIGUSR1)
 
     def log_tail(self) -> str:
         return self.log.read_bytes()[-_LOG_TAIL:].decode(errors="replace") if self.log.exists() else ""
