@@ -90,11 +90,6 @@ CheckpointMetadata load(Checkpointer& self, LoadPlanner& planner, StorageReader&
 }  // namespace
 
 void bind_checkpointer(py::module_& core) {
-  py::class_<Exchange, std::shared_ptr<Exchange>>(core, "Exchange", "How the ranks of a save or load talk.")
-      .def_property_readonly("rank", &Exchange::rank, "This rank among them; rank 0 is the coordinator.")
-      .def_property_readonly("size", &Exchange::size, "How many ranks there are.");
-  py::class_<SingleExchange, Exchange, std::shared_ptr<SingleExchange>>(core, "SingleExchange", "A job of one rank.")
-      .def(py::init<>());
   py::class_<AsyncSaveObject>(core, "AsyncSaveHandle", "A save in the background.")
       .def("done", &AsyncSaveObject::done, "Whether it has ended, well or not.")
       .def("wait", &AsyncSaveObject::wait, py::arg("timeout") = py::none(),

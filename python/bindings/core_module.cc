@@ -5,6 +5,7 @@
 #include "core_checkpoint_types.h"
 #include "core_checkpointer.h"
 #include "core_errors.h"
+#include "core_exchange.h"
 #include "core_geometry.h"
 #include "core_layout.h"
 #include "core_mesh.h"
@@ -29,5 +30,6 @@ PYBIND11_MODULE(_core, core) {
   bind_checkpoint_types(core);
   bind_planners(core);
   bind_storages(core);
+  bind_exchanges(core);
   bind_checkpointer(core);
 }

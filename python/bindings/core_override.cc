@@ -1,5 +1,6 @@
 #include "core_override.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -46,6 +47,17 @@ py::object as_buffer(const py::object& object, int flags) {
   return platform.attr(is_written ? "writable_host_buffer" : "host_buffer")(object);
 }
 
+/// The strides of a buffer with cells of these sizes and bytes, in cells; nothing for any other buffer.
+std::optional<Dims> cell_strides(const Py_buffer& view, const Dims& sizes, int64_t width) {
+  if (view.itemsize != width || view.strides == nullptr || static_cast<size_t>(view.ndim) != sizes.size()) return {};
+  Dims strides(sizes.size(), 0);
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (view.shape[d] != sizes[d] || view.strides[d] < 0 || view.strides[d] % width != 0) return {};
+    strides[d] = view.strides[d] / width;
+  }
+  return strides;
+}
+
 std::shared_ptr<HeldBuffer> buffer_of(const py::object& object, int flags, int64_t bytes, std::string_view what) {
   auto held = std::make_shared<HeldBuffer>(as_buffer(object, flags), flags, what);
   HP_CHECK(held->view.len == bytes, kInvalidArgument, what, " has ", held->view.len, " bytes but must have ", bytes);
@@ -74,6 +86,22 @@ TargetView writable_bytes(const py::object& object, int64_t elements, int64_t by
   auto held = buffer_of(object, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE, bytes, what);
   const std::span<std::byte> view(static_cast<std::byte*>(held->view.buf), static_cast<size_t>(bytes));
   return {view, run_view(0, elements), std::move(held)};
+}
+
+TargetView writable_cells(const py::object& object, const Dims& sizes, int64_t bits, std::string_view what) {
+  const int64_t elements = whole_box(sizes).numel();
+  if (PyObject_CheckBuffer(object.ptr()) != 0 && bits % 8 == 0) {
+    const int64_t width = bits / 8;
+    auto held = std::make_shared<HeldBuffer>(object, PyBUF_STRIDES | PyBUF_WRITABLE, what);
+    if (const auto strides = cell_strides(held->view, sizes, width)) {
+      int64_t last = 0;
+      for (size_t d = 0; d < sizes.size(); ++d) last += (sizes[d] - 1) * (*strides)[d];
+      const std::span<std::byte> memory(static_cast<std::byte*>(held->view.buf),
+                                        static_cast<size_t>((last + 1) * width));
+      return {memory, collapsed_view(0, sizes, *strides), std::move(held)};
+    }
+  }
+  return writable_bytes(object, elements, elements * bits / 8, what);
 }
 
 HeldBytes contiguous_bytes(const py::object& object, std::string_view what) {

@@ -44,6 +44,9 @@ HeldBytes contiguous_bytes(const pybind11::object& object, std::string_view what
 HeldBytes held_bytes(const pybind11::object& object, int64_t bytes, std::string_view what);
 /// The same, to be written to: the object's own memory, never a copy of it.
 TargetView writable_bytes(const pybind11::object& object, int64_t elements, int64_t bytes, std::string_view what);
+/// Memory for cells of `sizes`, `bits` bits each: a writable buffer of that shape and item size, of whatever strides
+/// (a part of a numpy array), else as `writable_bytes`.
+TargetView writable_cells(const pybind11::object& object, const Dims& sizes, int64_t bits, std::string_view what);
 /// The same of whatever size, in bytes.
 TargetView contiguous_writable_bytes(const pybind11::object& object, std::string_view what);
 

@@ -25,10 +25,8 @@ class PythonLoadPlanner final : public LoadPlanner {
     return with_python([&] {
       const LoadPlanner* self = this;
       const ReadItemObject object = read_item_object(*metadata_, plan, item);
-      const int64_t elements = item.overlap.numel();
-      const int64_t bytes = elements * bits_per_element(object.stored_dtype) / 8;
-      return writable_bytes(required_override(self, "acquire_tensor")(object), elements, bytes,
-                            "what acquire_tensor returns");
+      return writable_cells(required_override(self, "acquire_tensor")(object), item.overlap.sizes,
+                            bits_per_element(object.stored_dtype), "what acquire_tensor returns");
     });
   }
 
@@ -59,7 +57,8 @@ LoadPlanObject plan_targets(const CheckpointMetadata& metadata, const std::vecto
 }  // namespace
 
 void bind_planners(py::module_& core) {
-  py::class_<HeldBytes>(core, "HeldBytes", py::buffer_protocol(), "The bytes of one box; read them through ``memoryview``.")
+  py::class_<HeldBytes>(core, "HeldBytes", py::buffer_protocol(),
+                        "The bytes of one box; read them through ``memoryview``.")
       .def_buffer([](const HeldBytes& self) {
         return py::buffer_info(reinterpret_cast<const uint8_t*>(self.bytes.data()),
                                static_cast<py::ssize_t>(self.bytes.size()), true);

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections.abc
 import os
 import typing
-__all__: list[str] = ['ArgumentTypeError', 'AsyncSaveHandle', 'CheckpointError', 'CheckpointMetadata', 'CheckpointParts', 'Checkpointer', 'ChunkStorageMetadata', 'DeviceMesh', 'Exchange', 'ExtremeGradient', 'FailedPreconditionError', 'FileSystemReader', 'FileSystemWriter', 'GlobalSavePlan', 'HeldBytes', 'HyperParallelError', 'InternalError', 'InvalidArgumentError', 'Layout', 'LoadPlan', 'LoadPlanner', 'MeshTraffic', 'MetadataIndex', 'OutOfRangeError', 'Partial', 'Placement', 'PlannedTensor', 'Progress', 'RaggedShard', 'RangeReader', 'RankPlan', 'RankStep', 'ReadItem', 'Redistribution', 'Replicate', 'SavePlan', 'SavePlanner', 'Shard', 'SingleExchange', 'StorageInfo', 'StorageReader', 'StorageWriter', 'TensorStorageMetadata', 'UnimplementedError', 'WriteItem', 'block_checksums', 'check_local', 'gradient_layout', 'infer_global_shape', 'known_global_shape', 'leaving_layout', 'local_shape', 'outside_gradient_layout', 'owned_boxes', 'owned_interval', 'parse_placements', 'plan_redistribution', 'plan_text', 'plan_traffic', 'terminal_progress']
+__all__: list[str] = ['ArgumentTypeError', 'AsyncSaveHandle', 'CheckpointError', 'CheckpointMetadata', 'CheckpointParts', 'Checkpointer', 'ChunkStorageMetadata', 'DeviceMesh', 'Exchange', 'ExtremeGradient', 'FailedPreconditionError', 'FileSystemReader', 'FileSystemWriter', 'GlobalSavePlan', 'HeldBytes', 'HyperParallelError', 'InternalError', 'InvalidArgumentError', 'Layout', 'LoadPlan', 'LoadPlanner', 'MeshTraffic', 'MessageExchange', 'MetadataIndex', 'OutOfRangeError', 'Partial', 'Placement', 'PlannedTensor', 'Progress', 'RaggedShard', 'RangeReader', 'RankPlan', 'RankStep', 'ReadItem', 'Redistribution', 'Replicate', 'SavePlan', 'SavePlanner', 'Shard', 'SingleExchange', 'StorageInfo', 'StorageReader', 'StorageWriter', 'TensorStorageMetadata', 'UnimplementedError', 'WriteItem', 'block_checksums', 'check_local', 'gradient_layout', 'infer_global_shape', 'known_global_shape', 'leaving_layout', 'local_shape', 'outside_gradient_layout', 'owned_boxes', 'owned_interval', 'parse_placements', 'plan_redistribution', 'plan_text', 'plan_traffic', 'terminal_progress']
 class HyperParallelError(Exception):
     """
     The base of every error that the library raises.
@@ -1113,6 +1113,24 @@ class SingleExchange(Exchange):
     """
     def __init__(self) -> None:
         ...
+class MessageExchange(Exchange):
+    """
+    An exchange over functions of Python that send messages.
+    """
+    def __init__(self, rank: int, size: int, gather: collections.abc.Callable[[bytes], list[bytes]], scatter: collections.abc.Callable[[list[bytes]], bytes]) -> None:
+        """
+        The functions are called in the thread that saves or loads, by all ranks in the same order.
+
+        Args:
+            rank: This rank among those that talk.
+            size: How many they are.
+            gather: Takes this rank's message; returns those of all, by rank, on rank 0. What it returns elsewhere does not
+                count.
+            scatter: Takes on rank 0 a message for each rank, elsewhere an empty list; returns this rank's.
+
+        Raises:
+            InvalidArgumentError: ``rank`` is none of them.
+        """
 class AsyncSaveHandle:
     """
     A save in the background.

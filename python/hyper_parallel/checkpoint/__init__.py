@@ -7,7 +7,7 @@
 
 A checkpoint is a directory of safetensors files and a ``.metadata`` that makes them one: it is the last to appear, so a
 directory holds the old checkpoint or the new one, complete, whatever dies in between. All bytes carry checksums;
-nothing is pickled.
+nothing is pickled. It is the same on torch and on MindSpore: what one of them saved, the other loads.
 
 Who plans and where bytes go can be changed: derive from ``StandardSavePlanner`` or ``StandardLoadPlanner``, or from
 ``StorageWriter`` and ``StorageReader``.
@@ -38,9 +38,9 @@ from hyper_parallel._core import (
     WriteItem,
     block_checksums,
 )
-from hyper_parallel._stock_checkpoint import CopyStager
 from hyper_parallel.checkpoint._api import async_save, load, read, save
 from hyper_parallel.checkpoint._async import AsyncSave
+from hyper_parallel.checkpoint._framework import CopyStager
 from hyper_parallel.checkpoint._planners import StandardLoadPlanner, StandardSavePlanner
 from hyper_parallel.errors import CheckpointError
 

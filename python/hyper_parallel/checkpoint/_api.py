@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-
-from hyper_parallel import _core, _torch
+from hyper_parallel import _core
 from hyper_parallel.checkpoint._async import AsyncSave, report_ended
-from hyper_parallel.checkpoint._dtypes import DTYPES
+from hyper_parallel.checkpoint._framework import TensorLoadPlanner, empty_tensor
 from hyper_parallel.checkpoint._jobs import checkpointer_of
 from hyper_parallel.checkpoint._planners import (
     FailedLoadPlanner,
@@ -25,11 +23,12 @@ from hyper_parallel.checkpoint._storages import READER, WRITER, FailedReader, Fa
 from hyper_parallel.errors import (
     ArgumentTypeError,
     CheckpointError,
-    FailedPreconditionError,
     InternalError,
     InvalidArgumentError,
-    UnimplementedError,
 )
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 __all__ = ["async_save", "load", "read", "save"]
 
@@ -49,7 +48,7 @@ class _SaveArguments:
     checkpoint_id: Location | None
     storage_writer: _core.StorageWriter | None
     planner: SavePlannerOption
-    process_group: torch.distributed.ProcessGroup | None
+    process_group: ProcessGroup | str | None
     progress: ProgressOption
 
 
@@ -59,7 +58,7 @@ def save(  # noqa: PLR0913  (options, by name)
     *,
     storage_writer: _core.StorageWriter | None = None,
     planner: SavePlannerOption = None,
-    process_group: torch.distributed.ProcessGroup | None = None,
+    process_group: ProcessGroup | str | None = None,
     progress: ProgressOption = None,
 ) -> None:
     """Saves a state dict: every rank of the group calls with its own part of it.
@@ -74,8 +73,8 @@ def save(  # noqa: PLR0913  (options, by name)
             ("memory://run/step1").
         storage_writer: Where to save instead.
         planner: What plans instead of ``StandardSavePlanner``: a class, called with the state dict, or an instance.
-        process_group: The ranks that save together; the whole job by default, this process alone where
-            torch.distributed is not initialised.
+        process_group: The ranks that save together, on MindSpore the name of their group; the whole job by default,
+            this process alone where communication is not initialised.
         progress: None for a bar if standard error is a terminal, False for none, or a function of the bytes done and
             in all.
 
@@ -107,7 +106,7 @@ def async_save(  # noqa: PLR0913  (options, by name)
     *,
     storage_writer: _core.StorageWriter | None = None,
     planner: SavePlannerOption = None,
-    process_group: torch.distributed.ProcessGroup | None = None,
+    process_group: ProcessGroup | str | None = None,
     progress: ProgressOption = None,
 ) -> AsyncSave:
     """Saves a state dict in the background; returns when its elements are copied, so that the next step may begin.
@@ -149,7 +148,7 @@ def load(  # noqa: PLR0913  (options, by name)
     *,
     storage_reader: _core.StorageReader | None = None,
     planner: LoadPlannerOption = None,
-    process_group: torch.distributed.ProcessGroup | None = None,
+    process_group: ProcessGroup | str | None = None,
     allow_missing: Collection[str] = (),
     allow_extra: Collection[str] = (),
     allow_cast: Collection[str] = (),
@@ -221,7 +220,7 @@ def read(checkpoint_id: Location | None = None, *, storage_reader: _core.Storage
 
     Raises:
         InvalidArgumentError: There is no checkpoint.
-        UnimplementedError: A stored dtype that torch lacks.
+        UnimplementedError: A stored dtype that the framework lacks.
         CheckpointError: Damaged or missing files.
     """
     reader = storage_of(READER, checkpoint_id, storage_reader)
@@ -233,8 +232,8 @@ def read(checkpoint_id: Location | None = None, *, storage_reader: _core.Storage
                 raise CheckpointError("data files of the checkpoint are gone")
             continue
         # The files are there, and as large as the metadata says: so much memory is really asked for.
-        tensors = {name: _empty(name, stored) for name, stored in seen.state_dict_metadata.items()}
-        planner = _torch.TensorLoadPlanner(tensors, (), ())
+        tensors = {name: empty_tensor(name, stored) for name, stored in seen.state_dict_metadata.items()}
+        planner = TensorLoadPlanner(tensors, (), ())
         try:
             metadata = alone.load(planner, reader, tuple(seen.values), (), (), progress_of(False, is_coordinator=True))
         except InvalidArgumentError:
@@ -253,16 +252,6 @@ def _whole_plan(metadata: _core.CheckpointMetadata) -> _core.LoadPlan:
         box = _core.ChunkStorageMetadata((0,) * len(stored.size), stored.size)
         wanted.append(_core.PlannedTensor(name, stored.dtype, stored.size, [box] if 0 not in stored.size else []))
     return _core.LoadPlanner.plan(metadata, wanted)
-
-
-def _empty(name: str, stored: _core.TensorStorageMetadata) -> torch.Tensor:
-    dtype = DTYPES.get(stored.dtype)
-    if dtype is None:
-        raise UnimplementedError(f"checkpoint entry '{name}' is stored as {stored.dtype}, which torch has no dtype for")
-    try:
-        return torch.empty(stored.size, dtype=dtype)
-    except RuntimeError as error:
-        raise FailedPreconditionError(f"no memory for checkpoint entry '{name}' of shape {stored.size}") from error
 
 
 _SaveParts = tuple[_core.SavePlanner, _core.StorageWriter, _core.Progress, bool]

@@ -8,6 +8,7 @@ import os
 import warnings
 
 from hyper_parallel import _core
+from hyper_parallel.checkpoint import _framework  # noqa: F401  (what it does at exit must come after what is done here)
 
 __all__ = ["AsyncSave", "report_ended"]
 

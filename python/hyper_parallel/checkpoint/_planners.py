@@ -1,33 +1,27 @@
-"""The standard planners: what a state dict of torch tensors says to a save or a load."""
+"""The standard planners: what a state dict of tensors says to a save or a load."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Any
 
-import torch
-from torch.distributed.tensor import DTensor as TorchDTensor
-
-from hyper_parallel import _core, _torch
+from hyper_parallel import _core
+from hyper_parallel.checkpoint._framework import Tensor, TensorLoadPlanner, TensorSavePlanner, own_tensor
 from hyper_parallel.checkpoint._state_dict import FlatState, flatten
-from hyper_parallel.dtensor import from_torch_dtensor
 
 __all__ = ["FailedLoadPlanner", "FailedSavePlanner", "StandardLoadPlanner", "StandardSavePlanner"]
 
 
 def _is_tensor(value: object) -> bool:
-    return isinstance(value, torch.Tensor)
+    return isinstance(value, Tensor)
 
 
 def _own_tensors(flat: FlatState) -> dict[str, Any]:
-    """The tensors by name; torch's DTensors as ours, over the same memory."""
-    return {
-        name: from_torch_dtensor(tensor) if isinstance(tensor, TorchDTensor) else tensor
-        for name, tensor in flat.tensors.items()
-    }
+    """The tensors by name, as the framework's planners take them."""
+    return {name: own_tensor(tensor) for name, tensor in flat.tensors.items()}
 
 
-class StandardSavePlanner(_torch.TensorSavePlanner):
+class StandardSavePlanner(TensorSavePlanner):
     """Plans the save of a state dict.
 
     Every DTensor is planned as the boxes of its layout, a plain tensor as one box, on every rank that has it. Derive
@@ -53,7 +47,7 @@ class StandardSavePlanner(_torch.TensorSavePlanner):
         super().__init__(_own_tensors(self.flat), self.flat.values, self.flat.structure)
 
 
-class StandardLoadPlanner(_torch.TensorLoadPlanner):
+class StandardLoadPlanner(TensorLoadPlanner):
     """Plans the load of a state dict, whose tensors are filled in place.
 
     ``build_local_plan(metadata)`` finds the chunks that fill this rank's boxes, ``acquire_tensor(item)`` returns the

@@ -22,17 +22,21 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from hyper_parallel.checkpoint._own_directory import OwnDirectory, write_own_directory
+from hyper_parallel import platform
 from hyper_parallel.checkpoint._progress import ProgressOption, progress_of
-from hyper_parallel.checkpoint._torch_directory import Source, TorchDirectory
-from hyper_parallel.checkpoint._torch_writer import write_torch_directory
-from hyper_parallel.errors import HyperParallelError
+from hyper_parallel.errors import HyperParallelError, UnimplementedError
+
+if TYPE_CHECKING or platform.name() == "torch":
+    from hyper_parallel.checkpoint._own_directory import OwnDirectory, write_own_directory
+    from hyper_parallel.checkpoint._torch_directory import TorchDirectory
+    from hyper_parallel.checkpoint._torch_writer import write_torch_directory
 
 if TYPE_CHECKING:
     import torch
 
     from hyper_parallel._core import Progress
     from hyper_parallel.checkpoint._torch_contents import EntryPath, TensorEntry
+    from hyper_parallel.checkpoint._torch_directory import Source
 
 __all__ = ["from_torch", "main", "to_torch"]
 
@@ -61,7 +65,7 @@ def from_torch(source: _Folder, target: _Folder, *, progress: ProgressOption = N
     Raises:
         InvalidArgumentError: ``source`` is no checkpoint of torch's, or ``target`` is in use.
         CheckpointError: It is damaged or names what is not to be trusted.
-        UnimplementedError: It holds what our format cannot.
+        UnimplementedError: It holds what our format cannot; this process computes with MindSpore.
 
     Example:
         >>> import torch.distributed.checkpoint as dcp
@@ -69,6 +73,7 @@ def from_torch(source: _Folder, target: _Folder, *, progress: ProgressOption = N
         >>> from_torch("torch_step1", "step1")
         '1 tensor, 0 values, 24 B'
     """
+    _check_platform()
     with TorchDirectory(source) as checkpoint:
         return _convert(checkpoint, write_own_directory, target, progress)
 
@@ -88,7 +93,7 @@ def to_torch(source: _Folder, target: _Folder, *, progress: ProgressOption = Non
     Raises:
         InvalidArgumentError: ``source`` is no checkpoint of ours, or ``target`` is in use.
         CheckpointError: It is damaged.
-        UnimplementedError: It has a dtype that torch does not have.
+        UnimplementedError: It has a dtype that torch does not have; this process computes with MindSpore.
 
     Example:
         >>> from hyper_parallel import checkpoint
@@ -96,6 +101,7 @@ def to_torch(source: _Folder, target: _Folder, *, progress: ProgressOption = Non
         >>> to_torch("step2", "torch_step2")
         '1 tensor, 0 values, 24 B'
     """
+    _check_platform()
     return _convert(OwnDirectory(source), write_torch_directory, target, progress)
 
 
@@ -123,6 +129,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("convert: interrupted", file=sys.stderr)
         return 1
     return 0
+
+
+def _check_platform() -> None:
+    if platform.name() != "torch":
+        raise UnimplementedError(
+            "convert reads and writes torch's checkpoints with torch, but this process computes with MindSpore; set "
+            "HYPER_PARALLEL_PLATFORM=torch where torch is installed"
+        )
 
 
 def _parser() -> argparse.ArgumentParser:

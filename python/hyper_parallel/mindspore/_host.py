@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from hyper_parallel.errors import ArgumentTypeError
 
-__all__ = ["Bytes", "bytes_of", "dtype_name", "is_dtype", "item_bytes", "tensor_of"]
+__all__ = ["Bytes", "bytes_of", "cast_bytes", "dtype_name", "dtype_of", "is_dtype", "item_bytes", "tensor_of"]
 
 Bytes = npt.NDArray[np.uint8]
 """Flat and contiguous."""
@@ -50,6 +50,9 @@ _DTYPES = {
 }
 
 
+_BY_NAME = {known.name: dtype for dtype, known in _DTYPES.items()}
+
+
 def dtype_name(dtype: mindspore.Type) -> str:
     """The dtype as the core calls it: "F32", "BF16", "I64", ..
 
@@ -57,6 +60,11 @@ def dtype_name(dtype: mindspore.Type) -> str:
         ArgumentTypeError: A dtype that has no fixed number of bytes, or that only some devices have.
     """
     return _known(dtype).name
+
+
+def dtype_of(name: str) -> mindspore.Type | None:
+    """The dtype that the core calls so, None if MindSpore has none whose tensors can be moved."""
+    return _BY_NAME.get(name)
 
 
 def is_dtype(value: object) -> bool:
@@ -81,6 +89,27 @@ def tensor_of(data: Bytes, dtype: mindspore.Type, shape: Sequence[int]) -> minds
         ArgumentTypeError: As ``dtype_name``.
     """
     return mindspore.Tensor.from_numpy(data.view(_known(dtype).numpy).reshape(tuple(shape)))
+
+
+def cast_bytes(data: Bytes, given: str, wanted: str) -> Bytes:
+    """Elements of one dtype as those of another, as C converts numbers; the same bytes if it is the same dtype.
+
+    Args:
+        data: The elements.
+        given: Their dtype, as the core calls it.
+        wanted: The other.
+    """
+    if given == wanted:
+        return data
+    values = data.view(_DTYPES[_BY_NAME[given]].numpy)
+    # numpy's bfloat16 converts to and from few others, and every one of its values is a float32.
+    values = values.astype(np.float32) if given == "BF16" else values
+    if np.iscomplexobj(values) and not wanted.startswith("C") and wanted != "BOOL":
+        values = values.real
+    values = values.astype(np.float32) if wanted == "BF16" else values
+    with np.errstate(all="ignore"):
+        cast = values.astype(_DTYPES[_BY_NAME[wanted]].numpy)
+    return cast.reshape(-1).view(np.uint8)
 
 
 def _known(dtype: mindspore.Type) -> _Dtype:

@@ -166,7 +166,7 @@ def _initialize_alone(backend: str) -> None:
     raw = TCPStore(address, int(os.environ["MASTER_PORT"]), size, rank == 0, timeout=_JOIN)
     # MindSpore's public init_process_group takes Ascend alone.
     management._init_with_store(backend=backend, timeout=_JOIN, world_size=size, rank=rank, store=raw)
-    _store = Store(raw, _COLLECTIVE)
+    _store = _made_store(raw, rank)
 
 
 def store() -> Store:
@@ -180,8 +180,15 @@ def store() -> Store:
         rank, size = get_rank(), get_world_size()
         address = socket.gethostbyname(os.environ.get("MS_SCHED_HOST", "127.0.0.1"))
         port = _told_port(_free_port(address) if rank == 0 else 0)
-        _store = Store(TCPStore(address, port, size, rank == 0, timeout=_JOIN), _COLLECTIVE)
+        _store = _made_store(TCPStore(address, port, size, rank == 0, timeout=_JOIN), rank)
     return _store
+
+
+def _made_store(raw: TCPStore, rank: int) -> Store:
+    made = Store(raw, _COLLECTIVE)
+    if rank == 0:
+        made.hold()
+    return made
 
 
 def _free_port(address: str) -> int:
@@ -280,13 +287,15 @@ def writable_host_buffer(tensor: object) -> object:
     """
     whole = _checked(tensor)
     on_host = mindspore.get_context("device_target") == "CPU"
-    if not (on_host and whole.is_contiguous() and whole.storage_offset() == 0):
+    array = whole.asnumpy()
+    # Of a view it is a copy, of one at offset 0 too.
+    if not (on_host and whole.is_contiguous() and (whole.size == 0 or array.ctypes.data == whole.data_ptr())):
         raise InvalidArgumentError(
             f"a tensor to be filled must be contiguous, on the CPU and no view into another, but has strides "
             f"{tuple(whole.stride())} and offset {whole.storage_offset()} for shape {tuple(whole.shape)} on "
             f"{mindspore.get_context('device_target')}"
         )
-    return whole.asnumpy().reshape(-1).view(np.uint8)
+    return array.reshape(-1).view(np.uint8)
 
 
 def _checked(tensor: object) -> mindspore.Tensor:

@@ -3,11 +3,13 @@
 What MindSpore sends between processes carries no tag, and a receive without a sender ends after 30 s that nobody can
 change. What must not meet the program's own messages, or must notice that a rank stays away, goes over this store: the
 comparison of ``HYPER_PARALLEL_CHECK`` and the messages of a checkpoint. It works in any thread. Rank 0 holds it, so
-rank 0 must be the last to leave.
+rank 0 must be the last to leave: at the end of its program it waits until all messages are received.
 """
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -21,6 +23,11 @@ __all__ = ["MessageGroup", "RawStore", "Store"]
 # How often a rank looks for a key that is not there yet: often at first, then as seldom as a person would notice.
 _FIRST_PAUSE_S = 0.0005
 _LONGEST_PAUSE_S = 0.05
+
+# How many messages were sent and not received yet, and how long rank 0 waits for that at its end: a rank that has died
+# receives no more.
+_UNDER_WAY = "hyper_parallel/messages/under_way"
+_FAREWELL = timedelta(seconds=10)
 
 _Result = TypeVar("_Result")
 
@@ -125,6 +132,20 @@ class Store:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
         return []
 
+    def hold(self) -> None:
+        """Has this process, which is rank 0, stay at its end until all messages are received."""
+        _held.append(self)
+
+    def wait_for_receivers(self, timeout: timedelta) -> None:
+        """Waits until no message is under way or the time is over.
+
+        Raises:
+            FailedPreconditionError: As :meth:`add`.
+        """
+        end = time.monotonic() + timeout.total_seconds()
+        while self.add(_UNDER_WAY, 0) > 0 and time.monotonic() < end:
+            time.sleep(_LONGEST_PAUSE_S)
+
     def _call(self, call: Callable[[], _Result]) -> _Result:
         try:
             with self._lock:
@@ -167,8 +188,8 @@ class MessageGroup:
         Raises:
             FailedPreconditionError: The store does not answer.
         """
-        self._store.put(f"{self._prefix}/{self._rank}>{to}/{self._sent[to]}", message)
-        self._sent[to] += 1
+        self._store.add(_UNDER_WAY, 1)
+        self._put(to, message)
 
     def receive(self, source: int) -> bytes:
         """The next message from another position.
@@ -185,6 +206,7 @@ class MessageGroup:
         self._received[source] += 1
         message = self._store.read(key)
         self._store.remove(key)
+        self._store.add(_UNDER_WAY, -1)
         return message
 
     def gather(self, message: bytes) -> list[bytes]:
@@ -206,9 +228,26 @@ class MessageGroup:
         """
         if self._rank != 0:
             return self.receive(0)
+        # All at once: who has received the first one may be rank 0 and leave.
+        self._store.add(_UNDER_WAY, self.size() - 1)
         for to in range(1, self.size()):
-            self.send(to, messages[to])
+            self._put(to, messages[to])
         return messages[0]
+
+    def _put(self, to: int, message: bytes) -> None:
+        self._store.put(f"{self._prefix}/{self._rank}>{to}/{self._sent[to]}", message)
+        self._sent[to] += 1
+
+
+# The stores that are in this process.
+_held: list[Store] = []
+
+
+@atexit.register
+def _wait_for_receivers() -> None:
+    for store in _held:
+        with contextlib.suppress(FailedPreconditionError):
+            store.wait_for_receivers(_FAREWELL)
 
 
 def _mark(key: str) -> str:

@@ -6,8 +6,8 @@ import math
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
-from hyper_parallel._stock_checkpoint import boxes_of, view_of
 from hyper_parallel.checkpoint import StandardSavePlanner, WriteItem
+from hyper_parallel.checkpoint._framework import boxes_of, view_of
 from hyper_parallel.errors import InvalidArgumentError
 
 if TYPE_CHECKING:

@@ -56,7 +56,10 @@ REDUCTIONS: dict[str, Callable[[Any], object]] = {
     "np.asarray": np.asarray,
 }
 
-_NAMES = ("float64", "float32", "bfloat16", "float16", "int64", "int32", "int16", "int8", "uint8")
+_NAMES = (
+    "float64", "float32", "bfloat16", "float16", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint32",
+    "uint64", "complex64", "complex128",
+)  # fmt: skip
 _DTYPES = {name: getattr(mindspore, name) for name in _NAMES} | {"bool": mindspore.bool_}
 _JOIN_LIMIT = 30.0
 
