@@ -35,12 +35,21 @@ def check_writable(tensor: mindspore.Tensor, operation: str) -> None:
             f"operation '{operation}' would write a parameter or an input of the function that is being "
             "differentiated; write it outside of that function, or write a copy of it"
         )
-    if tensor.storage_offset() != 0 or not tensor.is_contiguous():
+    if not _is_whole(tensor):
         raise FailedPreconditionError(
             f"operation '{operation}' would write a local tensor that is a view, with offset "
             f"{tensor.storage_offset()} and strides {tuple(tensor.stride())}, and MindSpore would write a copy of it "
             "instead; make the DTensor of a copy"
         )
+
+
+def _is_whole(tensor: mindspore.Tensor) -> bool:
+    if tensor.storage_offset() != 0 or not tensor.is_contiguous():
+        return False
+    if tensor.size == 0 or mindspore.get_context("device_target") != "CPU":
+        return True
+    # A view at offset 0 tells itself by its elements: those that the host sees are a copy.
+    return bool(tensor.asnumpy().ctypes.data == tensor.data_ptr())
 
 
 def check_mode(what: str) -> None:
