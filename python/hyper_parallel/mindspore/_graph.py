@@ -9,6 +9,7 @@ import mindspore
 from mindspore.common.api import _pynative_executor
 
 from hyper_parallel.errors import FailedPreconditionError, UnimplementedError
+from hyper_parallel.platform import _mindspore
 
 __all__ = ["check_mode", "check_writable", "is_recording", "is_tracked"]
 
@@ -46,10 +47,7 @@ def check_writable(tensor: mindspore.Tensor, operation: str) -> None:
 def _is_whole(tensor: mindspore.Tensor) -> bool:
     if tensor.storage_offset() != 0 or not tensor.is_contiguous():
         return False
-    if tensor.size == 0 or mindspore.get_context("device_target") != "CPU":
-        return True
-    # A view at offset 0 tells itself by its elements: those that the host sees are a copy.
-    return bool(tensor.asnumpy().ctypes.data == tensor.data_ptr())
+    return mindspore.get_context("device_target") != "CPU" or _mindspore.shows_own_memory(tensor)
 
 
 def check_mode(what: str) -> None:

@@ -287,15 +287,18 @@ def writable_host_buffer(tensor: object) -> object:
     """
     whole = _checked(tensor)
     on_host = mindspore.get_context("device_target") == "CPU"
-    array = whole.asnumpy()
-    # Of a view it is a copy, of one at offset 0 too.
-    if not (on_host and whole.is_contiguous() and (whole.size == 0 or array.ctypes.data == whole.data_ptr())):
+    if not (on_host and whole.is_contiguous() and shows_own_memory(whole)):
         raise InvalidArgumentError(
             f"a tensor to be filled must be contiguous, on the CPU and no view into another, but has strides "
             f"{tuple(whole.stride())} and offset {whole.storage_offset()} for shape {tuple(whole.shape)} on "
             f"{mindspore.get_context('device_target')}"
         )
-    return array.reshape(-1).view(np.uint8)
+    return whole.asnumpy().reshape(-1).view(np.uint8)
+
+
+def shows_own_memory(tensor: mindspore.Tensor) -> bool:
+    """Whether the host sees the elements of a CPU tensor where they lie: of a view, at offset 0 too, it sees a copy."""
+    return bool(tensor.size == 0 or tensor.asnumpy().ctypes.data == tensor.data_ptr())
 
 
 def _checked(tensor: object) -> mindspore.Tensor:

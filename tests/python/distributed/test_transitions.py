@@ -15,25 +15,13 @@ from hypothesis import strategies as st
 from hyper_parallel import DTensor, Replicate, distribute_tensor
 from support.checks import assert_consistent, gradient_of, make_mesh
 from support.drawing import drawn
+from support.layout_strategies import PAIRS
 from support.pool import RankPools
 from support.strategies import Transition, transitions
 from support.truth import Shares, Spread
 from support.values import FLOATS, random_values, small_integers
 from support.worker import Rank
 
-PAIRS = [
-    ("ragged", "ragged"),
-    ("ragged", "shard"),
-    ("ragged", "replicate"),
-    ("shard", "ragged"),
-    ("shard", "shard"),
-    ("shard", "replicate"),
-    ("replicate", "ragged"),
-    ("replicate", "shard"),
-    ("partial", "ragged"),
-    ("partial", "shard"),
-    ("partial", "replicate"),
-]
 EXAMPLES = 7
 
 on_every_mesh = pytest.mark.parametrize("mesh_shape", [(2,), (4,), (2, 2)], ids=["mesh2", "mesh4", "mesh2x2"])

@@ -18,26 +18,13 @@ from support.arrays import Array, random_values, small_integers
 from support.common import assert_raises, make_mesh
 from support.drawing import drawn
 from support.frameworks import framework
-from support.layout_strategies import Transition, transitions
+from support.layout_strategies import PAIRS, Transition, transitions
 from support.platform_checks import assert_part, assert_values, distributed
 from support.pool import RankPools
 from support.ranks import ranks
 from support.spread import PendingShares, Spread
 from support.worker import Rank
 
-PAIRS = [
-    ("ragged", "ragged"),
-    ("ragged", "shard"),
-    ("ragged", "replicate"),
-    ("shard", "ragged"),
-    ("shard", "shard"),
-    ("shard", "replicate"),
-    ("replicate", "ragged"),
-    ("replicate", "shard"),
-    ("partial", "ragged"),
-    ("partial", "shard"),
-    ("partial", "replicate"),
-]
 MESHES = [(1,), (2,), (3,), (4,), (2, 2)]
 ITEM_BYTES = {
     "float64": 8,

@@ -22,6 +22,22 @@ class Transition:
     dtype: str
 
 
+PAIRS = [
+    ("ragged", "ragged"),
+    ("ragged", "shard"),
+    ("ragged", "replicate"),
+    ("shard", "ragged"),
+    ("shard", "shard"),
+    ("shard", "replicate"),
+    ("replicate", "ragged"),
+    ("replicate", "shard"),
+    ("partial", "ragged"),
+    ("partial", "shard"),
+    ("partial", "replicate"),
+]
+"""The transitions of the design's table, by the kinds of their source and target."""
+
+
 def shapes(min_dims: int = 1) -> st.SearchStrategy[tuple[int, ...]]:
     """Up to 4 dims, empty ones among them; sizes have many divisors, or none."""
     sizes = st.sampled_from((0, 1, 2, 3, 4, 5, 6, 7, 12))
