@@ -33,7 +33,7 @@ _NEVER = frozenset({
     "__array__", "__array_wrap__", "__cuda_array_interface__", "__dlpack__", "__dlpack_device__", "__setstate__",
     "_typed_storage", "apply_", "as_strided", "as_strided_", "as_subclass", "coalesce", "cuda", "data_ptr",
     "empty_strided", "hpu", "ipu", "is_pinned", "is_set_to", "is_shared", "map2_", "map_", "module_load", "mtia",
-    "names", "new", "new_empty", "new_empty_strided", "new_tensor", "numpy", "pin_memory", "record_stream", "rename",
+    "names", "new", "new_empty", "new_empty_strided", "numpy", "pin_memory", "record_stream", "rename",
     "rename_", "resize", "resize_", "resize_as", "resize_as_", "set_", "share_memory_", "storage", "storage_type",
     "swap_tensors", "to_dense", "to_mkldnn", "to_sparse", "tolist", "typed_storage", "untyped_storage", "xpu",
 })  # fmt: skip

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import torch.nn.functional
+import torch.nn.init
 
 from hyper_parallel import _torch
 from hyper_parallel._handlers import _Args, _Function, _handles, _Kwargs
-from hyper_parallel.errors import UnimplementedError
+from hyper_parallel.errors import InvalidArgumentError, UnimplementedError
 
 if TYPE_CHECKING:
     from hyper_parallel.dtensor import DTensor
@@ -40,6 +42,54 @@ def _dropout_(function: _Function, args: _Args, kwargs: _Kwargs) -> DTensor:
 
 def _run_dropout_(input: DTensor, p: float, train: bool) -> DTensor:
     return _torch.dropout_(input, p, train)
+
+
+# torch.nn.init asks the tensor's class first; what it does else is written again here, by the operations of the table.
+
+
+@_handles(torch.nn.init.uniform_)
+def _init_uniform_(function: _Function, args: _Args, kwargs: _Kwargs) -> DTensor:
+    return _init_uniform(*args, **kwargs)
+
+
+def _init_uniform(tensor: DTensor, a: float = 0.0, b: float = 1.0, generator: torch.Generator | None = None) -> DTensor:
+    with torch.no_grad():
+        return cast("DTensor", _torch.call("uniform_", tensor, a, b, generator=generator))
+
+
+@_handles(torch.nn.init.normal_)
+def _init_normal_(function: _Function, args: _Args, kwargs: _Kwargs) -> DTensor:
+    return _init_normal(*args, **kwargs)
+
+
+def _init_normal(
+    tensor: DTensor, mean: float = 0.0, std: float = 1.0, generator: torch.Generator | None = None
+) -> DTensor:
+    with torch.no_grad():
+        return cast("DTensor", _torch.call("normal_", tensor, mean, std, generator=generator))
+
+
+@_handles(torch.nn.init.kaiming_uniform_)
+def _init_kaiming_uniform_(function: _Function, args: _Args, kwargs: _Kwargs) -> DTensor:
+    return _init_kaiming_uniform(*args, **kwargs)
+
+
+def _init_kaiming_uniform(
+    tensor: DTensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: torch.Generator | None = None,
+) -> DTensor:
+    """He et al., Delving Deep into Rectifiers, 2015: uniform in +-gain * sqrt(3 / fan)."""
+    if 0 in tensor.shape:
+        return tensor
+    fans = torch.nn.init._calculate_fan_in_and_fan_out(tensor)
+    if mode.lower() not in {"fan_in", "fan_out"}:
+        raise InvalidArgumentError(f"kaiming_uniform_: mode is {mode!r} but must be 'fan_in' or 'fan_out'")
+    gain = torch.nn.init.calculate_gain(cast("Any", nonlinearity), a)
+    bound = gain * math.sqrt(3 / fans[mode.lower() == "fan_out"])
+    return _init_uniform(tensor, -bound, bound, generator)
 
 
 @_handles(torch.rand_like)

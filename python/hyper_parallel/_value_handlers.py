@@ -11,6 +11,7 @@ import torch.nn.init
 from hyper_parallel import _torch
 from hyper_parallel._handlers import _Args, _Function, _handles, _handles_attribute, _is_dtensor, _Kwargs
 from hyper_parallel.errors import ArgumentTypeError, UnimplementedError
+from hyper_parallel.placement import Replicate
 
 if TYPE_CHECKING:
     from hyper_parallel.dtensor import DTensor
@@ -178,6 +179,29 @@ def _view_as(function: _Function, args: _Args, kwargs: _Kwargs) -> DTensor:
     view = _torch.wrap_like(tensor, local.view_as(local))
     _torch.set_base(view, tensor)
     return view
+
+
+@_handles(torch.Tensor.new_tensor)
+def _new_tensor(function: _Function, args: _Args, kwargs: _Kwargs) -> DTensor:
+    return _made_of_data(*args, **kwargs)
+
+
+def _made_of_data(
+    tensor: DTensor,
+    data: Any,  # noqa: ANN401  (numbers, nested as deep as the result has dims)
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | int | None = None,
+    requires_grad: bool = False,
+) -> DTensor:
+    """Data that every rank has, replicated. It stays on the tensor's device, or is asked for on the CPU to be read."""
+    if isinstance(data, torch.Tensor):
+        raise UnimplementedError("new_tensor of a DTensor takes numbers, not a tensor; use distribute_tensor()")
+    if device is not None and torch.device(device).type != "cpu":
+        _check_device(tensor, device)
+    made = torch.tensor(data, dtype=dtype or tensor.dtype, device=device or tensor.device, requires_grad=requires_grad)
+    mesh = _torch.mesh(tensor)
+    return _torch.distribute_tensor(made, mesh, [Replicate()] * mesh.ndim)
 
 
 @_handles(torch.nn.init.constant_)

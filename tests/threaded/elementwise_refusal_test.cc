@@ -34,7 +34,7 @@ TEST(ElementwiseRefusal_RandomNumbers, HaveTheirOwnReason) {
   on_mesh(2, [](const MeshCommunicator& mesh) {
     const DTensor x = distribute(values(), mesh, ragged({1, 2}));
     for (const char* name :
-         {"dropout", "dropout_", "bernoulli_", "normal_", "uniform_", "rand_like", "randn_like", "rrelu"}) {
+         {"dropout", "dropout_", "bernoulli_", "normal", "random_", "rand_like", "randn_like", "rrelu"}) {
       expect_error(
           kUnimplemented,
           str_cat("operation '", name, "' draws random numbers, and equal seeds would give equal shares on all ranks"),

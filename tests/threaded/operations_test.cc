@@ -4,7 +4,12 @@
 #include "hyper_parallel/torch/operations.h"
 
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
+#include <optional>
+
+#include "hyper_parallel/torch/operation_call.h"
+#include "hyper_parallel/torch/random_state.h"
 #include "tests/threaded/elementwise_support.h"
 
 namespace hyper_parallel::test {
@@ -105,6 +110,37 @@ TEST(Operations_Gradients, OfAChain_AreThoseOfOneProcess) {
         expect_close(b.grad()->full_tensor(), plain_b.grad(), "gradient of b");
         EXPECT_EQ(w.grad()->placements(), w.placements());
       }
+    }
+  });
+}
+
+TEST(Operations_Gradients, OfAnExtremeThatManyCellsHave_AreSharedAmongAllOfThem) {
+  on_mesh(3, [](const MeshCommunicator& mesh) {
+    const at::Tensor whole = values().sign().requires_grad_();
+    const at::Tensor expected = torch::autograd::grad({whole.amax(0).sum()}, {whole}).front();
+    for (const auto& placements : kLayouts) {
+      const DTensor x = distribute(whole.detach(), mesh, placements).requires_grad_();
+      sum(reduced(view(clone(amax(x, {0})), {2, 2}))).backward();
+      expect_close(x.grad()->full_tensor(), expected, "gradient of amax");
+    }
+  });
+}
+
+TEST(Operations_Random, InPlace_IsThatOfTheWhole_OnEveryLayout) {
+  on_mesh(2, [](const MeshCommunicator& mesh) {
+    std::vector<std::vector<Placement>> layouts = kLayouts;
+    layouts.push_back(ragged({1, 2}));
+    for (const char* name : {"uniform_", "normal_"}) {
+      std::optional<at::Tensor> first;
+      for (const auto& placements : layouts) {
+        const DTensor x = distribute(values(), mesh, placements);
+        mesh.random().manual_seed(3);
+        const DTensor written = call(name, {x, 2, 5}).front();
+        EXPECT_TRUE(written.local().is_same(x.local()));
+        if (!first) first = x.full_tensor();
+        EXPECT_TRUE(at::equal(x.full_tensor(), *first)) << name;
+      }
+      EXPECT_FALSE(at::equal(*first, values()));
     }
   });
 }

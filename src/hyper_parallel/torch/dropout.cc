@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "hyper_parallel/base/error.h"
-#include "hyper_parallel/geometry/distribution.h"
 #include "hyper_parallel/torch/mesh_check.h"
 #include "hyper_parallel/torch/operation_table.h"
 #include "hyper_parallel/torch/random_local.h"
@@ -33,10 +32,7 @@ std::optional<at::Tensor> factor(std::string_view operation, const DTensor& x, d
   if (p == 1 || !x.mesh().is_member()) return at::zeros({}, options);
   const RandomStream stream = draw(x.mesh(), x.local().device(), operation,
                                    [&] { return str_cat(describe(x.layout(), x.shape(), x.local()), ", p ", p); });
-  const Distribution distribution(x.layout(), Dims(x.shape()));
-  const Dims coordinate = *x.layout().mesh().coordinate(x.mesh().rank());
-  const LocalPart part{distribution.owned(coordinate), Dims(x.shape()), distribution.local_shape(coordinate)};
-  return dropout_local(stream, part, 1 - p, options);
+  return dropout_local(stream, local_part(x.layout(), x.shape(), x.mesh().rank()), 1 - p, options);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "hyper_parallel/placement/one_holder.h"
 #include "hyper_parallel/redistribute/planner.h"
 #include "hyper_parallel/torch/executor.h"
+#include "hyper_parallel/torch/extreme_ties.h"
 #include "hyper_parallel/torch/gradient_frame.h"
 #include "hyper_parallel/torch/gradient_sum.h"
 #include "hyper_parallel/torch/local_shape.h"
@@ -116,7 +117,8 @@ DTensor DTensor::redistribute_to(const Layout& target) const {
   check_mesh_together(
       communicator_, "redistribute", [] {},
       [&] { return str_cat(describe(layout_, shape_, local_), " to ", short_text(target.placements())); });
-  at::Tensor local = redistribute_local(local_, {layout_, target, gradient_layout(target), shape}, communicator_);
+  const Redistribution move{layout_, target, gradient_layout(target), shape};
+  at::Tensor local = redistribute_local(local_, move, communicator_, ties());
   return DTensor(std::move(local), onto, target, shape_);
 }
 
@@ -125,8 +127,12 @@ at::Tensor DTensor::full_tensor(const std::optional<std::vector<Placement>>& gra
   const Layout incoming = outside_gradient_layout(target, grad_placements, ndim());
   if (!communicator_.is_member()) return local_;
   check_mesh_together(communicator_, "full_tensor", [] {}, [&] { return describe(layout_, shape_, local_); });
-  return redistribute_local(local_, {layout_, target, incoming, Dims(shape_)}, communicator_);
+  return redistribute_local(local_, {layout_, target, incoming, Dims(shape_)}, communicator_, ties());
 }
+
+at::Tensor DTensor::ties() const { return ties_ ? ties_->of(local_) : at::Tensor(); }
+
+void DTensor::set_ties(at::Tensor counts) { ties_ = std::make_shared<const ExtremeTies>(std::move(counts), local_); }
 
 void DTensor::backward() const {
   check_one_element(*this, "backward");

@@ -24,6 +24,7 @@
 
 namespace hyper_parallel {
 
+class ExtremeTies;
 class GradientSum;
 
 class DTensor {
@@ -100,6 +101,12 @@ class DTensor {
   /// Where operations that share out work on this tensor enter; copies of the handle have it in common.
   GradientSum& gradient_sum() const { return *gradient_sum_; }
 
+  /// Of the share of a max or min that a reduction has given: how many cells of this rank it stands for; else
+  /// undefined.
+  at::Tensor ties() const;
+  /// `counts` of `extreme_ties.h`, on all ranks alike.
+  void set_ties(at::Tensor counts);
+
   /// Trusts that `local` is this rank's part. For code of the library that has made it so.
   static DTensor unchecked(at::Tensor local, MeshCommunicator mesh, Layout layout, std::vector<int64_t> shape);
 
@@ -114,6 +121,7 @@ class DTensor {
   Layout layout_;
   std::vector<int64_t> shape_;
   std::shared_ptr<GradientSum> gradient_sum_;
+  std::shared_ptr<const ExtremeTies> ties_;
   bool copied_view_ = false;
 };
 

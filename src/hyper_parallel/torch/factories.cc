@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "hyper_parallel/base/error.h"
-#include "hyper_parallel/geometry/distribution.h"
 #include "hyper_parallel/torch/mesh_check.h"
 #include "hyper_parallel/torch/operation_table.h"
 #include "hyper_parallel/torch/random_local.h"
@@ -45,14 +44,6 @@ Request checked(std::string_view operation, std::vector<int64_t> shape, const Me
            operation, ": requires_grad with dtype ", c10::toString(dtype),
            ", but only floating point and complex tensors have gradients");
   return {operation, std::move(shape), mesh, std::move(layout), options};
-}
-
-/// This rank's part; outside the mesh no elements.
-LocalPart local_part(const Layout& layout, const std::vector<int64_t>& shape, int64_t rank) {
-  const auto coordinate = layout.mesh().coordinate(rank);
-  if (!coordinate) return {region_of({{0}, {0}}), Dims{0}, Dims{0}};
-  const Distribution distribution(layout, Dims(shape));
-  return {distribution.owned(*coordinate), Dims(shape), distribution.local_shape(*coordinate)};
 }
 
 /// A leaf of the local tensor that `make` makes of its sizes and options.

@@ -1,10 +1,14 @@
 #include "hyper_parallel/torch/norm.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/nan_to_num.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/sum.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -12,6 +16,7 @@
 #include "hyper_parallel/operations/dims_argument.h"
 #include "hyper_parallel/operations/propagate.h"
 #include "hyper_parallel/operations/reduction_rule.h"
+#include "hyper_parallel/torch/extreme_ties.h"
 #include "hyper_parallel/torch/operation_rules.h"
 #include "hyper_parallel/torch/redistribute_local.h"
 
@@ -30,10 +35,16 @@ NormOptions options_of(const Operation& operation, const BoundArguments& argumen
   return options;
 }
 
+/// What combines norms of parts: that of order infinity is the max of theirs.
+ReduceOp reduction_of(const NormOptions& options) {
+  return std::isinf(options.order) ? ReduceOp::kMax : ReduceOp::kSum;
+}
+
 /// How the norms over `dims` lie, before they are combined: Partial where a mesh dim cuts one of these.
-Propagation propagation_of(const Operation& operation, const DTensor& x, std::span<const int64_t> dims, KeepDims keep) {
+Propagation propagation_of(const Operation& operation, const DTensor& x, std::span<const int64_t> dims, KeepDims keep,
+                           const NormOptions& options) {
   if (x.layout().is_ragged()) refuse_operation(operation.name, x);
-  Rule rule = reduction_rule(Dims(x.shape()), dims, keep, ReduceOp::kSum);
+  Rule rule = reduction_rule(Dims(x.shape()), dims, keep, reduction_of(options));
   rule.pending = {};
   const GivenOperand given{"self", x.layout(), static_cast<int64_t>(c10::elementSize(x.dtype()))};
   return propagate(operation.name, rule, std::span(&given, 1));
@@ -47,9 +58,29 @@ at::Tensor local_norm(const at::Tensor& local, const NormOptions& options, at::I
   return at::linalg_vector_norm(local, options.order, dims, keeps, options.dtype);
 }
 
-/// From norms of parts, `parts` with one more dim at the end of size 1, to the norms of the whole.
-DTensor combined(const at::Tensor& parts, const DTensor& x, const Layout& lying, std::vector<int64_t> shape,
+/// How many cells of this rank have the greatest absolute value, `norms`: a NaN is one where the norm is.
+at::Tensor greatest_cells(const at::Tensor& local, const at::Tensor& norms, at::IntArrayRef dims) {
+  const at::NoGradGuard constant;
+  const auto comparable = [](const at::Tensor& values) {
+    const double infinity = std::numeric_limits<double>::infinity();
+    return at::nan_to_num(values.abs(), /*nan=*/-1.0, /*posinf=*/infinity, /*neginf=*/-infinity);
+  };
+  return count_ties(comparable(local.to(norms.scalar_type())), comparable(norms), dims);
+}
+
+/// From the greatest absolute values of parts to those of the whole: shares of a max, which `count_cells` counts.
+template <typename Count>
+DTensor combined_greatest(const at::Tensor& parts, const DTensor& x, const Layout& lying, std::vector<int64_t> shape,
+                          const Count& count_cells) {
+  DTensor share = DTensor::unchecked(parts, x.mesh(), lying, std::move(shape));
+  if (x.mesh().is_member() && share.requires_grad()) share.set_ties(count_cells());
+  return share.redistribute(gradient_layout(lying).placements());
+}
+
+/// From norms of a finite order of parts to those of the whole.
+DTensor combined(const at::Tensor& norms, const DTensor& x, const Layout& lying, std::vector<int64_t> shape,
                  double order) {
+  const at::Tensor parts = norms.unsqueeze(-1);
   std::vector<Placement> cut = lying.placements();
   std::vector<Placement> whole = cut;
   int64_t count = 1;
@@ -75,11 +106,31 @@ struct Group {
   std::vector<size_t> members;
 };
 
-std::vector<Group> groups_of(const Operation& operation, const std::vector<const DTensor*>& tensors) {
+/// The norms of a group's tensors in one, from this rank's.
+DTensor combined_list(const DTensor& first, const Group& group, const std::vector<at::Tensor>& norms,
+                      const std::vector<const DTensor*>& tensors, const NormOptions& options) {
+  const at::Tensor stacked = at::stack(norms);
+  std::vector<int64_t> shape{static_cast<int64_t>(norms.size())};
+  if (!group.lying.has_partial()) return DTensor::unchecked(stacked, first.mesh(), group.lying, std::move(shape));
+  if (reduction_of(options) == ReduceOp::kSum) {
+    return combined(stacked, first, group.lying, std::move(shape), options.order);
+  }
+  return combined_greatest(stacked, first, group.lying, std::move(shape), [&] {
+    std::vector<at::Tensor> counts;
+    for (size_t i = 0; i < norms.size(); ++i) {
+      const DTensor& x = *tensors[group.members[i]];
+      counts.push_back(greatest_cells(x.local(), norms[i].detach(), all_dims(x)));
+    }
+    return at::stack(counts);
+  });
+}
+
+std::vector<Group> groups_of(const Operation& operation, const std::vector<const DTensor*>& tensors,
+                             const NormOptions& options) {
   std::vector<Group> groups;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const DTensor& x = *tensors[i];
-    const Layout lying = propagation_of(operation, x, all_dims(x), KeepDims::kNo).results.front();
+    const Layout lying = propagation_of(operation, x, all_dims(x), KeepDims::kNo, options).results.front();
     const auto alike = std::ranges::find_if(groups, [&](const Group& group) {
       return group.lying == lying && tensors[group.members.front()]->dtype() == x.dtype();
     });
@@ -103,13 +154,15 @@ std::vector<DTensor> vector_norm(const Operation& operation, const BoundCall& ca
   std::vector<int64_t> dims = folded_dims(arguments.integers("dim"), shape.size());
   std::erase_if(dims, [&](int64_t dim) { return dim >= x->ndim(); });
   const KeepDims keep = arguments.flag("keepdim") ? KeepDims::kYes : KeepDims::kNo;
-  const Layout lying = propagation_of(operation, *x, dims, keep).results.front();
+  const Layout lying = propagation_of(operation, *x, dims, keep, options).results.front();
   const std::vector<int64_t> result =
       reduction_rule(shape, dims, keep, ReduceOp::kSum).results.front().shape.to_vector();
   if (!x->mesh().is_member()) return {DTensor::unchecked(x->local(), x->mesh(), gradient_layout(lying), result)};
   const at::Tensor local = local_norm(x->local(), options, dims, keep);
   if (!lying.has_partial()) return {DTensor::unchecked(local, x->mesh(), lying, result)};
-  return {combined(local.unsqueeze(-1), *x, lying, result, options.order)};
+  if (reduction_of(options) == ReduceOp::kSum) return {combined(local, *x, lying, result, options.order)};
+  return {
+      combined_greatest(local, *x, lying, result, [&] { return greatest_cells(x->local(), local.detach(), dims); })};
 }
 
 std::vector<DTensor> foreach_norm(const Operation& operation, const BoundCall& call) {
@@ -121,7 +174,7 @@ std::vector<DTensor> foreach_norm(const Operation& operation, const BoundCall& c
     tensors.push_back(item.dtensor());
   }
   std::vector<std::optional<DTensor>> norms(tensors.size());
-  for (const Group& group : groups_of(operation, tensors)) {
+  for (const Group& group : groups_of(operation, tensors, options)) {
     const DTensor& first = *tensors[group.members.front()];
     std::vector<at::Tensor> locals;
     for (const size_t i : group.members) {
@@ -129,13 +182,11 @@ std::vector<DTensor> foreach_norm(const Operation& operation, const BoundCall& c
       locals.push_back(x.mesh().is_member() ? local_norm(x.local(), options, all_dims(x), KeepDims::kNo)
                                             : at::sum(x.local(), options.dtype));
     }
-    const at::Tensor stacked = at::stack(locals);
-    const std::vector<int64_t> shape{static_cast<int64_t>(locals.size())};
-    const DTensor together = group.lying.has_partial()
-                                 ? combined(stacked.unsqueeze(-1), first, group.lying, shape, options.order)
-                                 : DTensor::unchecked(stacked, first.mesh(), group.lying, shape);
+    const DTensor together = combined_list(first, group, locals, tensors, options);
     for (size_t i = 0; i < group.members.size(); ++i) {
-      const at::Tensor own = first.mesh().is_member() ? together.local()[static_cast<int64_t>(i)] : together.local();
+      // Outside the mesh no elements, in the graph as the results inside are.
+      const at::Tensor own =
+          first.mesh().is_member() ? together.local()[static_cast<int64_t>(i)] : together.local().narrow(0, 0, 0);
       norms[group.members[i]] = DTensor::unchecked(own, first.mesh(), together.layout(), {});
     }
   }

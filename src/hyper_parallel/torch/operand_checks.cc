@@ -17,4 +17,10 @@ void check_one_element(const Operation& operation, std::string_view name, const 
            ", but beside a DTensor a plain tensor must have one element; ", advice);
 }
 
+void check_reaches_base(const Operation& operation, const DTensor& written) {
+  HP_CHECK(!written.is_copied_view(), kInvalidArgument, "operation '", operation.name,
+           "' would write to a view of a tensor that was redistributed for it, and the write would not reach that "
+           "tensor; clone the view, or lay the tensor out so that the view need not move it");
+}
+
 }  // namespace hyper_parallel

@@ -17,4 +17,8 @@ void check_same_rank(const Operation& operation, std::string_view name, const DT
 void check_one_element(const Operation& operation, std::string_view name, const Argument& argument,
                        std::string_view advice);
 
+/// Throws kInvalidArgument if an in-place operation would write to a view of a tensor that had to be redistributed for
+/// it: the write would not reach that tensor.
+void check_reaches_base(const Operation& operation, const DTensor& written);
+
 }  // namespace hyper_parallel

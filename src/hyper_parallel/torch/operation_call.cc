@@ -11,9 +11,11 @@
 #include "hyper_parallel/base/error.h"
 #include "hyper_parallel/torch/elementwise_operands.h"
 #include "hyper_parallel/torch/elementwise_partial.h"
+#include "hyper_parallel/torch/operand_checks.h"
 #include "hyper_parallel/torch/operation_binding.h"
 #include "hyper_parallel/torch/operation_stack.h"
 #include "hyper_parallel/torch/ruled_call.h"
+#include "hyper_parallel/torch/scalar_dtype.h"
 
 namespace hyper_parallel {
 namespace {
@@ -31,9 +33,7 @@ DTensor wrap(at::Tensor local, const DTensor& frame) {
 const DTensor& checked_frame(const Operation& operation, const BoundArguments& arguments) {
   const DTensor& frame = frame_of(operation, arguments);
   check_commutes(operation, arguments);
-  HP_CHECK(!operation.writes || !frame.is_copied_view(), kInvalidArgument, "operation '", operation.name,
-           "' would write to a view of a tensor that was redistributed for it, and the write would not reach that "
-           "tensor; clone the view, or lay the tensor out so that the view need not move it");
+  if (operation.writes) check_reaches_base(operation, frame);
   return frame;
 }
 
@@ -60,7 +60,11 @@ std::vector<DTensor> call_one(const Operation& operation, const BoundCall& call)
   if (frame.local().numel() == 0) divide_a_one(call.arguments, frame);
   call.overload->op.callBoxed(stack);
   if (operation.writes) return {frame};
-  return {wrap(std::move(stack.front()).toTensor(), frame)};
+  DTensor result = wrap(std::move(stack.front()).toTensor(), frame);
+  // What commutes with a max moves its shares: they stand for as many cells as before.
+  const at::Tensor ties = frame.ties();
+  if (ties.defined() && result.requires_grad()) result.set_ties(ties.to(wide_dtype(result.dtype())));
+  return {std::move(result)};
 }
 
 /// A tensor that a form on lists takes beside them: one element for all list elements, or, as `scalars`, a number for
@@ -78,9 +82,78 @@ at::Tensor shared_tensor(const Operation& operation, const BoundArgument& argume
   return *tensor;
 }
 
+constexpr std::string_view kForeach = "_foreach_";
+
+/// Whether operands of an element lie unlike, and every argument has an element of its own.
+bool needs_single_calls(const Operation& operation, const BoundCall& call, size_t length) {
+  const auto is_shared = [](const BoundArgument& argument) {
+    return argument.parameter->kind == ParameterKind::kTensor;
+  };
+  if (!operation.name.starts_with(kForeach) || std::ranges::any_of(call.arguments, is_shared)) return false;
+  for (size_t i = 0; i < length; ++i) {
+    const BoundArguments element = element_arguments(call, i);
+    if (needs_rule(element, frame_of(operation, element))) return true;
+  }
+  return false;
+}
+
+/// The arguments of one element's call, in the order of the single operation.
+struct SingleArguments {
+  std::vector<Argument> positional;
+  std::vector<Keyword> keywords;
+};
+
+SingleArguments single_arguments(const BoundCall& bound, size_t index) {
+  SingleArguments single;
+  for (const BoundArgument& argument : element_arguments(bound, index)) {
+    if (argument.value == nullptr) continue;
+    const std::string_view parameter = argument.parameter->name;
+    const bool is_value = parameter == "value" || parameter == "scalars";  // of addcmul and addcdiv
+    if (parameter == "alpha" || is_value) {
+      single.keywords.push_back({is_value ? "value" : parameter, *argument.value});
+    } else {
+      single.positional.push_back(*argument.value);
+    }
+  }
+  return single;
+}
+
+void check_one(const Operation& operation, const BoundCall& call) {
+  const DTensor& frame = checked_frame(operation, call.arguments);
+  if (needs_rule(call.arguments, frame)) return check_ruled(operation, call);
+  for (const BoundArgument& argument : call.arguments) {
+    if (argument.is_tensor()) aligned_local(operation, argument, frame);
+  }
+}
+
+/// The call of a form on lists as calls of the single operation, which lays operands out that lie unlike. All are
+/// checked before the first one writes.
+std::vector<DTensor> call_singly(const Operation& operation, const BoundCall& bound, size_t length) {
+  std::string_view name = std::string_view(operation.name).substr(kForeach.size());
+  // torch has maximum_ and minimum_ on lists alone: the result is copied there.
+  const bool copies = operation.writes && find_operation(name) == nullptr;
+  if (copies) name.remove_suffix(1);
+  const Operation& single = *find_operation(name);
+  std::vector<SingleArguments> arguments;
+  std::vector<BoundCall> calls;
+  arguments.reserve(length);
+  for (size_t i = 0; i < length; ++i) {
+    arguments.push_back(single_arguments(bound, i));
+    calls.push_back(bind_arguments(single, arguments.back().positional, arguments.back().keywords));
+    check_one(single, calls.back());
+  }
+  std::vector<DTensor> results;
+  for (size_t i = 0; i < length; ++i) {
+    results.push_back(call_one(single, calls[i]).front());
+    if (copies) results.back() = call("copy_", {arguments[i].positional.front(), results.back()}).front();
+  }
+  return results;
+}
+
 /// The arguments of a call on lists, transposed: first every element with its frame and local tensors.
 std::vector<DTensor> call_list(const Operation& operation, const BoundCall& call) {
   const size_t length = list_length(operation, call);
+  if (needs_single_calls(operation, call, length)) return call_singly(operation, call, length);
   std::vector<DTensor> frames;
   std::vector<c10::List<at::Tensor>> locals(call.arguments.size());
   for (size_t i = 0; i < length; ++i) {
@@ -168,7 +241,7 @@ std::vector<DTensor> call_reversed(const Operation& operation, c10::ArrayRef<Arg
 
 std::vector<DTensor> call(const Operation& operation, c10::ArrayRef<Argument> arguments,
                           c10::ArrayRef<Keyword> keywords) {
-  if (operation.rule != nullptr || operation.composite != nullptr) refuse_ragged(operation, arguments, keywords);
+  if (!operation.takes_ragged) refuse_ragged(operation, arguments, keywords);
   if (operation.form != Form::kAsNamed) return call_reversed(operation, arguments, keywords);
   const BoundCall bound = bind_arguments(operation, arguments, keywords);
   return operation.is_list ? call_list(operation, bound) : call_one(operation, bound);

@@ -48,12 +48,15 @@ class RuleArguments {
 
 /// A row of the table.
 struct RuledRow {
+  enum class Layouts { kNormal, kEvery };
+
   std::string_view name;
   std::string_view overloads;  // of the ATen operation, separated by '|'
   RuleMaker rule;
   LocalCall local = LocalCall::kAsCalled;
   std::string_view meaning = "";  // of the rule, for the documentation
-  Composite composite = nullptr;  // instead of a rule
+  Composite composite = nullptr;  // instead of a rule, or calling it
+  Layouts layouts = Layouts::kNormal;
 };
 
 std::span<const RuledRow> ruled_rows();

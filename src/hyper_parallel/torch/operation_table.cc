@@ -149,12 +149,16 @@ bool returns_tensor_list(const Overload& overload) {
   return returns.size() == 1 && kind_of(*returns.front().type()) == ParameterKind::kTensorList;
 }
 
-Operation operation_of(const Row& row, const RuledRow& ruled = {}) {
+/// Of an elementwise operation.
+constexpr RuledRow kNoRule{.name = "", .overloads = "", .rule = nullptr, .layouts = RuledRow::Layouts::kEvery};
+
+Operation operation_of(const Row& row, const RuledRow& ruled = kNoRule) {
   const std::string aten = str_cat("aten::", row.aten.empty() ? row.name : row.aten);
   Operation operation{std::string(row.name), row.partial, row.form, {}, false, false};
   operation.rule = ruled.rule;
   operation.composite = ruled.composite;
   operation.local = ruled.local;
+  operation.takes_ragged = ruled.layouts == RuledRow::Layouts::kEvery;
   const bool elementwise = ruled.rule == nullptr && ruled.composite == nullptr;
   for (std::string_view rest = row.overloads;;) {
     const size_t bar = rest.find('|');

@@ -5,7 +5,7 @@
 //
 //   elementwise   on every layout, ragged ones too; `partial` says what may run on pending reductions
 //   ruled         on normal layouts, by the rule that `rule` makes of a call (`operation_rules.h`)
-//   composite     on normal layouts, by a function of its own
+//   composite     on normal layouts, by a function of its own; in-place random numbers on ragged ones too
 //
 // The table is constant data: resolved against torch's dispatcher once, at first use.
 
@@ -105,6 +105,7 @@ struct Operation {
   LocalCall local = LocalCall::kAsCalled;
   bool is_view = false;       // results share the first operand's storage
   bool returns_list = false;  // of tensors, however many
+  bool takes_ragged = true;   // works on ragged layouts beside normal ones
 };
 
 /// The operation of that name, null if the table does not hold it.

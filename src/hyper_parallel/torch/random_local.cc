@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "hyper_parallel/base/error.h"
+#include "hyper_parallel/geometry/distribution.h"
 #include "hyper_parallel/random/fill_random.h"
 #include "hyper_parallel/random/region_runs.h"
 
@@ -97,6 +98,13 @@ at::Tensor filled(const LocalPart& part, const at::TensorOptions& options, const
 }
 
 }  // namespace
+
+LocalPart local_part(const Layout& layout, const std::vector<int64_t>& shape, int64_t rank) {
+  const auto coordinate = layout.mesh().coordinate(rank);
+  if (!coordinate) return {region_of({{0}, {0}}), Dims{0}, Dims{0}};
+  const Distribution distribution(layout, Dims(shape));
+  return {distribution.owned(*coordinate), Dims(shape), distribution.local_shape(*coordinate)};
+}
 
 void check_random_dtype(std::string_view operation, at::ScalarType dtype) {
   HP_CHECK(dtype == at::kFloat || dtype == at::kDouble || dtype == at::kHalf || dtype == at::kBFloat16, kType,

@@ -6,10 +6,13 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/TensorOptions.h>
 
+#include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "hyper_parallel/base/dims.h"
 #include "hyper_parallel/geometry/region.h"
+#include "hyper_parallel/layout/layout.h"
 #include "hyper_parallel/random/random_stream.h"
 
 namespace hyper_parallel {
@@ -20,6 +23,9 @@ struct LocalPart {
   Dims shape;
   Dims sizes;
 };
+
+/// What `rank` holds of a tensor of `shape` under `layout`; no cells outside the mesh.
+LocalPart local_part(const Layout& layout, const std::vector<int64_t>& shape, int64_t rank);
 
 /// Throws kType unless random numbers can be drawn in `dtype`: float64, float32, float16 and bfloat16.
 void check_random_dtype(std::string_view operation, at::ScalarType dtype);

@@ -2,6 +2,8 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/eq.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
 
@@ -10,6 +12,7 @@
 #include "hyper_parallel/base/error.h"
 #include "hyper_parallel/torch/executor.h"
 #include "hyper_parallel/torch/mesh_check.h"
+#include "hyper_parallel/torch/scalar_dtype.h"
 
 namespace hyper_parallel {
 namespace {
@@ -22,23 +25,27 @@ at::Tensor run_plan(const at::Tensor& local, const Layout& source, const Layout&
   return execute(*communicator.plans().get(source, target, shape, communicator.rank()), local, communicator);
 }
 
-/// What a rank's share of the gradient of a max or min is worth: 1 / (ranks that hold the extreme) where it holds it,
-/// else 0. A constant to the graph: it changes nowhere but where the holders do.
-at::Tensor extreme_weight(const at::Tensor& share, const Redistribution& move, const ExtremeGradient& layouts,
-                          const MeshCommunicator& communicator) {
+/// What a rank's share of the gradient of a max or min is worth: its part of all cells that hold the extreme, else 0. A
+/// constant to the graph: it changes nowhere but where the holders do.
+at::Tensor extreme_weight(const at::Tensor& share, const at::Tensor& ties, const Redistribution& move,
+                          const ExtremeGradient& layouts, const MeshCommunicator& communicator) {
   const at::NoGradGuard constant;
   const at::Tensor extreme = run_plan(share, move.source, layouts.reduced, move.shape, communicator);
-  const at::Tensor holds = at::eq(share, extreme).to(share.scalar_type());
-  return holds.div(run_plan(holds, layouts.counted, layouts.everywhere, move.shape, communicator));
+  at::Tensor holds = at::eq(share, extreme).to(wide_dtype(share.scalar_type()));
+  // A NaN equals nothing; whether a share of one stands for cells is for the ties to say.
+  if (ties.defined()) holds = at::where(holds.logical_or(share.isnan()), ties, at::zeros_like(ties));
+  const at::Tensor all = run_plan(holds, layouts.counted, layouts.everywhere, move.shape, communicator);
+  return holds.div(all).to(share.scalar_type());
 }
 
 /// A redistribution that the autograd graph can keep.
 struct SavedMove : torch::CustomClassHolder {
-  SavedMove(Redistribution move_, MeshCommunicator communicator_)
-      : move(std::move(move_)), communicator(std::move(communicator_)) {}
+  SavedMove(Redistribution move_, MeshCommunicator communicator_, at::Tensor ties_)
+      : move(std::move(move_)), communicator(std::move(communicator_)), ties(std::move(ties_)) {}
 
   Redistribution move;
   MeshCommunicator communicator;
+  at::Tensor ties;  // of the share that the move takes; undefined if each counts for one
 };
 
 struct RedistributeLocal : torch::autograd::Function<RedistributeLocal> {
@@ -65,7 +72,8 @@ struct RedistributeLocal : torch::autograd::Function<RedistributeLocal> {
     at::Tensor gradient = redistribute_local(gradients[0], backward_of(move), saved->communicator);
     if (const int64_t divisor = gradient_divisor(move); divisor != 1) gradient = gradient.div(divisor);
     if (const auto layouts = extreme_gradient(move)) {
-      gradient = gradient.mul(extreme_weight(context->get_saved_variables()[0], move, *layouts, saved->communicator));
+      const at::Tensor share = context->get_saved_variables()[0];
+      gradient = gradient.mul(extreme_weight(share, saved->ties, move, *layouts, saved->communicator));
     }
     return {gradient, {}};
   }
@@ -74,7 +82,7 @@ struct RedistributeLocal : torch::autograd::Function<RedistributeLocal> {
 }  // namespace
 
 at::Tensor redistribute_local(const at::Tensor& local, const Redistribution& redistribution,
-                              const MeshCommunicator& communicator) {
+                              const MeshCommunicator& communicator, const at::Tensor& ties) {
   const Redistribution& move = redistribution;
   HP_CHECK(!local._fw_grad(/*level=*/0).defined(), kUnimplemented,
            "a forward-mode derivative does not go through a redistribution; use backward");
@@ -82,8 +90,10 @@ at::Tensor redistribute_local(const at::Tensor& local, const Redistribution& red
   if (in_graph ? is_identity(move) : move.source == move.target) return local;
   if (!in_graph) return run_plan(local, move.source, move.target, move.shape, communicator);
   at::Tensor result = local;
+  at::Tensor counts = ties;
   for (Redistribution& part : parts_of(move)) {
-    result = RedistributeLocal::apply(result, c10::make_intrusive<SavedMove>(std::move(part), communicator));
+    auto saved = c10::make_intrusive<SavedMove>(std::move(part), communicator, std::exchange(counts, {}));
+    result = RedistributeLocal::apply(result, std::move(saved));
   }
   return result;
 }

@@ -12,7 +12,10 @@ namespace hyper_parallel {
 
 /// This rank's local tensor of `target`, from that of `source`. `local` itself if nothing moves in either direction.
 /// Differentiable any number of times. Every rank of the mesh must call alike, with `requires_grad` the same on all.
+///
+/// `ties` says of a share of a max or min how many cells it stands for (`extreme_ties.h`), on all ranks or on none: the
+/// gradient is shared among the ranks by these. Undefined: each counts for one.
 at::Tensor redistribute_local(const at::Tensor& local, const Redistribution& redistribution,
-                              const MeshCommunicator& communicator);
+                              const MeshCommunicator& communicator, const at::Tensor& ties = {});
 
 }  // namespace hyper_parallel

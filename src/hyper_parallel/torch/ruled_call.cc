@@ -1,7 +1,9 @@
 #include "hyper_parallel/torch/ruled_call.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/core/stack.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/sum.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
@@ -18,6 +20,7 @@
 #include "hyper_parallel/torch/ruled_operands.h"
 #include "hyper_parallel/torch/ruled_plan.h"
 #include "hyper_parallel/torch/ruled_reduction.h"
+#include "hyper_parallel/torch/scalar_dtype.h"
 
 namespace hyper_parallel {
 namespace {
@@ -42,19 +45,25 @@ class RuledCall {
         operands_(operation, call.arguments),
         plan_(plan_of(operation, call, operands_)) {}
 
+  /// What only some ranks would find: those whose part has no cells.
+  void check_dtype() const {
+    if (operation_.local == LocalCall::kExtreme && is_cut(*plan_)) check_neutral(operation_, operands_[0].dtype());
+  }
+
   std::vector<DTensor> run() {
     check_dtype();
     if (!plan_->is_member) return operation_.writes ? write_outside() : run_outside();
     for (size_t i = 0; i < operands_.size(); ++i) locals_.push_back(prepared(i));
-    Stack stack = call_locally({operation_, call_, *plan_, operands_.shapes(), locals_, operands_.first().mesh()});
+    Stack stack = call_locally(prepared_call(locals_));
     if (operation_.writes) return {operands_[0]};
-    return results(tensors_of(std::move(stack)));
+    std::vector<DTensor> made = results(tensors_of(std::move(stack)));
+    if (made.front().requires_grad()) count_ties_of(made);
+    return made;
   }
 
  private:
-  /// What only some ranks would find: those whose part has no cells.
-  void check_dtype() const {
-    if (operation_.local == LocalCall::kExtreme && is_cut(*plan_)) check_neutral(operation_, operands_[0].dtype());
+  PreparedCall prepared_call(const std::vector<at::Tensor>& locals) const {
+    return {operation_, call_, *plan_, operands_.shapes(), locals, operands_.first().mesh()};
   }
 
   /// The local tensor as the operation needs it; the collectives of the forward pass are here.
@@ -84,6 +93,33 @@ class RuledCall {
       if (is_copied_view()) results.back().mark_copied_view();
     }
     return results;
+  }
+
+  /// Gives shares of a max or min the number of cells that they stand for, where this operation reduces, and where it
+  /// moves such shares.
+  void count_ties_of(std::vector<DTensor>& made) const {
+    if (operation_.local == LocalCall::kExtreme) {
+      const PreparedCall call = prepared_call(locals_);
+      if (is_cut(*plan_)) made.front().set_ties(ties_of_extreme(call, made.front().local().detach()));
+      return;
+    }
+    const auto has_ties = [&](const RuledOperands::Operand& operand) { return operand.tensor->ties().defined(); };
+    if (!std::ranges::any_of(operands_.all(), has_ties)) return;
+    const at::NoGradGuard constant;
+    std::vector<at::Tensor> counts;
+    for (size_t i = 0; i < operands_.size(); ++i) counts.push_back(ties_of_operand(i));
+    counts = tensors_of(call_locally(prepared_call(counts)));
+    for (size_t i = 0; i < made.size(); ++i) made[i].set_ties(std::move(counts[i]));
+  }
+
+  /// What stands for the local tensor of an operand where the counts are moved as the shares are.
+  at::Tensor ties_of_operand(size_t index) const {
+    const DTensor& tensor = operands_[index];
+    const Layout& layout = plan_->propagation.operands[index].layout;
+    if (!layout.has_partial()) return locals_[index];  // says where to take cells from
+    const at::Tensor ties = tensor.ties();
+    if (!ties.defined()) return at::ones_like(locals_[index], at::dtype(wide_dtype(tensor.dtype())));
+    return redistribute_local(ties, {tensor.layout(), layout, layout, operands_.shapes()[index]}, tensor.mesh());
   }
 
   /// A view must show its operand's storage; a reshape may not.
@@ -151,6 +187,8 @@ class RuledCall {
 std::vector<DTensor> call_ruled(const Operation& operation, const BoundCall& call) {
   return RuledCall(operation, call).run();
 }
+
+void check_ruled(const Operation& operation, const BoundCall& call) { RuledCall(operation, call).check_dtype(); }
 
 bool needs_rule(const BoundArguments& arguments, const DTensor& frame) {
   if (frame.layout().is_ragged()) return false;

@@ -15,6 +15,9 @@ namespace hyper_parallel {
 /// ragged operand; kType for a plain tensor of more than one element; as the rule, `propagate` and torch itself do.
 std::vector<DTensor> call_ruled(const Operation& operation, const BoundCall& call);
 
+/// Throws what `call_ruled` throws before it computes or communicates.
+void check_ruled(const Operation& operation, const BoundCall& call);
+
 /// Whether the operands of an elementwise operation lie so differently that they need a rule: none is ragged, and one
 /// that is more than a single replicated element has another shape or layout than `frame`.
 bool needs_rule(const BoundArguments& arguments, const DTensor& frame);

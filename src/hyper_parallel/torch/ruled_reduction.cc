@@ -12,8 +12,10 @@
 
 #include "hyper_parallel/base/checked.h"
 #include "hyper_parallel/base/error.h"
+#include "hyper_parallel/torch/extreme_ties.h"
 #include "hyper_parallel/torch/operation_rules.h"
 #include "hyper_parallel/torch/redistribute_local.h"
+#include "hyper_parallel/torch/scalar_dtype.h"
 
 namespace hyper_parallel {
 namespace {
@@ -43,18 +45,13 @@ at::Tensor sum_of_cells(const PreparedCall& prepared, at::ScalarType dtype) {
   return at::sum(prepared.locals.front(), reduced_dims(rule), keeps_dims, dtype);
 }
 
-/// The dtype of a sum that becomes a mean: it may leave the range of a half where the mean does not.
-at::ScalarType sum_dtype(at::ScalarType dtype) {
-  return dtype == at::kHalf || dtype == at::kBFloat16 ? at::kFloat : dtype;
-}
-
 /// What torch divides the mean of a loss over classes by: the weights of the targets that are not ignored, or, of
 /// probabilities, the number of samples. Each rank knows its own targets alone, so this communicates one number.
 at::Tensor weight_of_targets(const PreparedCall& prepared) {
   const at::NoGradGuard constant;
   const std::vector<at::Tensor>& locals = prepared.locals;
   if (prepared.shapes[0] == prepared.shapes[1]) return at::full({}, reduced_cells(prepared.plan.rule), at::kDouble);
-  const at::ScalarType dtype = sum_dtype(locals[0].scalar_type());
+  const at::ScalarType dtype = wide_dtype(locals[0].scalar_type());
   // The loss of scores of -1 is the weight of its target.
   const at::Tensor scores = at::full({}, -1, locals[0].options().dtype(dtype)).expand(locals[0].sizes());
   const at::Tensor own = at::nll_loss_nd(
@@ -106,7 +103,7 @@ at::Tensor mean_of_parts(const PreparedCall& prepared) {
   const auto wanted = find_dtype(prepared.call.arguments).value_or(prepared.locals.front().scalar_type());
   HP_CHECK(c10::isFloatingType(wanted) || c10::isComplexType(wanted), kInvalidArgument,
            "operation 'mean' takes a floating or complex dtype, not ", c10::toString(wanted));
-  return sum_of_cells(prepared, sum_dtype(wanted)).div(reduced_cells(prepared.plan.rule)).to(wanted);
+  return sum_of_cells(prepared, wide_dtype(wanted)).div(reduced_cells(prepared.plan.rule)).to(wanted);
 }
 
 bool takes_mean(const PreparedCall& prepared) {
@@ -120,7 +117,7 @@ at::Tensor mean_of_losses(const PreparedCall& prepared) {
   for (const at::Tensor& local : prepared.locals) {
     const bool is_floating = c10::isFloatingType(local.scalar_type());
     if (is_floating) dtype = c10::promoteTypes(dtype, local.scalar_type());
-    wide.push_back(is_floating ? local.to(sum_dtype(local.scalar_type())) : local);
+    wide.push_back(is_floating ? local.to(wide_dtype(local.scalar_type())) : local);
   }
   const at::Tensor weight = weight_of_losses(prepared);
   torch::jit::Stack stack = stack_on(prepared.operation, prepared.call, wide);
@@ -141,6 +138,10 @@ at::Tensor neutral_result(const PreparedCall& prepared) {
   const at::ScalarType dtype = prepared.locals.front().scalar_type();
   const at::Tensor nothing = sum_of_cells(prepared, dtype);  // zeros, in the graph
   return nothing.add(at::full({}, neutral(prepared.plan.rule.reduction, dtype), nothing.options()));
+}
+
+at::Tensor ties_of_extreme(const PreparedCall& prepared, const at::Tensor& share) {
+  return count_ties(prepared.locals.front(), share, reduced_dims(prepared.plan.rule));
 }
 
 void check_neutral(const Operation& operation, at::ScalarType dtype) {

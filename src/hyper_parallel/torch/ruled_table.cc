@@ -13,8 +13,10 @@
 #include "hyper_parallel/operations/pointwise_rule.h"
 #include "hyper_parallel/operations/reduction_rule.h"
 #include "hyper_parallel/operations/shape_rules.h"
+#include "hyper_parallel/torch/attention.h"
 #include "hyper_parallel/torch/norm.h"
 #include "hyper_parallel/torch/operation_rules.h"
+#include "hyper_parallel/torch/random_writes.h"
 
 namespace hyper_parallel {
 namespace {
@@ -29,6 +31,7 @@ constexpr std::string_view kSums = "reduced dims that are cut give Partial(sum)"
 constexpr std::string_view kExtremes = "reduced dims that are cut give Partial(max) or Partial(min)";
 constexpr std::string_view kNorms =
     "reduced dims that are cut: each rank sends one number per result, which is Replicate there";
+constexpr std::string_view kRandomCells = "each cell by its place in the whole tensor; every layout, ragged ones too";
 constexpr std::string_view kWholeDims = "the dims named are needed whole";
 constexpr std::string_view kLosses = "cells at the same place; their mean or sum, where cut, gives Partial(sum)";
 constexpr std::string_view kViews = "a dim stays cut; of dims that merge or part the outermost, where cut evenly";
@@ -295,9 +298,6 @@ Rule index_select(Arguments a) { return index_select_rule(a.shape(0), a.shape(1)
 Rule embedding(Arguments a) { return embedding_rule(a.shape(0), a.shape(1)); }
 
 Rule attention(Arguments a) {
-  const double dropout = a.number("dropout_p");
-  HP_CHECK(dropout == 0, kUnimplemented, "scaled_dot_product_attention: dropout_p is ", dropout,
-           ", but must be 0: equal seeds would drop alike on all ranks");
   const bool masked = a.shapes().size() == 4;
   return attention_rule(a.shape(0), a.shape(1), a.shape(2), masked ? std::optional(a.shape(3)) : std::nullopt,
                         a.flag("is_causal") ? Causal::kYes : Causal::kNo);
@@ -377,8 +377,9 @@ constexpr auto kRows = std::to_array<RuledRow>({
     {"triu", "", triangle, kAsCalled, "the last two dims are needed whole"},
     {"layer_norm", "", normalize, kAsCalled, "the normalized dims are needed whole"},
     {"rms_norm", "", normalize, kAsCalled, "the normalized dims are needed whole"},
+    {"_safe_softmax", "", along, kAsCalled, kWholeDims},
     {"scaled_dot_product_attention", "", attention, kAsCalled,
-     "batch dims, heads, value columns, and rows unless causal, stay cut"},
+     "batch dims, heads, value columns, and rows unless causal, stay cut", attention_with_dropout},
 
     {"mse_loss", "", loss, kMeanLoss, kLosses}, {"l1_loss", "", loss, kMeanLoss, kLosses},
     {"smooth_l1_loss", "", loss, kMeanLoss, kLosses}, {"huber_loss", "", loss, kMeanLoss, kLosses},
@@ -386,6 +387,9 @@ constexpr auto kRows = std::to_array<RuledRow>({
     {"binary_cross_entropy_with_logits", "", loss, kMeanLoss, kLosses},
     {"cross_entropy_loss", "", class_loss, kClassLoss, "classes are needed whole; samples that are cut give Partial(sum)"},
     {"nll_loss_nd", "", class_loss, kClassLoss, "classes are needed whole; samples that are cut give Partial(sum)"},
+
+    {"uniform_", "", nullptr, kAsCalled, kRandomCells, uniform_in_place, RuledRow::Layouts::kEvery},
+    {"normal_", "", nullptr, kAsCalled, kRandomCells, normal_in_place, RuledRow::Layouts::kEvery},
 
     {"view", "", view, kView, kViews}, {"reshape", "", view, kReshape, kViews},
     {"flatten", "using_ints", flatten, kReshape, kViews}, {"unflatten", "int", unflatten, kReshape, kViews},

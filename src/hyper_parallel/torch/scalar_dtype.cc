@@ -43,4 +43,8 @@ std::optional<at::ScalarType> scalar_type(DType dtype) {
   return found->first;
 }
 
+at::ScalarType wide_dtype(at::ScalarType type) {
+  return type == at::kHalf || type == at::kBFloat16 ? at::kFloat : type;
+}
+
 }  // namespace hyper_parallel

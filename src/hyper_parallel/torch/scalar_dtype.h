@@ -17,4 +17,7 @@ std::optional<DType> stored_dtype(at::ScalarType type);
 /// The inverse; nothing for types that torch lacks (F4, F6).
 std::optional<at::ScalarType> scalar_type(DType dtype);
 
+/// In what a sum over many cells is kept: float for halves, whose range and digits it may leave, else the type itself.
+at::ScalarType wide_dtype(at::ScalarType type);
+
 }  // namespace hyper_parallel

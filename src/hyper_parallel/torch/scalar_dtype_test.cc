@@ -69,5 +69,13 @@ TEST(ScalarType, EveryStoredType_ComesBackOrIsOneThatTorchLacks) {
   }
 }
 
+TEST(WideDtype, HalvesAlone_AreWidened) {
+  EXPECT_EQ(wide_dtype(at::kHalf), at::kFloat);
+  EXPECT_EQ(wide_dtype(at::kBFloat16), at::kFloat);
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kComplexFloat, at::kLong, at::kBool}) {
+    EXPECT_EQ(wide_dtype(type), type);
+  }
+}
+
 }  // namespace
 }  // namespace hyper_parallel

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hyper_parallel import distribute_tensor
+from hyper_parallel import Replicate, Shard, distribute_tensor
 from support import layouts
 from support.checks import assert_part, assert_raises, make_mesh
 from support.forms import FOREACH_FORMS, FOREACH_IN_PLACE_FORMS, ListForm
+from support.normal_checks import strict
 from support.ranks import ranks
 from support.truth import Spread
 from support.worker import Rank
@@ -55,6 +56,60 @@ def test_in_place_forms_change_every_element(rank: Rank, form: str) -> None:
     run(*given)
     check_list(rank, given[0], plain[0])
     assert all(tensor._version > version for tensor, version in before)
+
+
+UNLIKE = (
+    (Shard(0), Shard(0), Replicate()),
+    (Replicate(), Shard(1), Shard(0)),
+    (Shard(1), Shard(0), Shard(0)),
+)
+
+
+def spread_unlike(lists: list[list[torch.Tensor]]) -> list[list[torch.Tensor]]:
+    """Normal layouts, of which those of one element differ between the lists."""
+    mesh = make_mesh(2)
+    return [
+        [distribute_tensor(tensor, mesh, [placement]) for tensor, placement in zip(row, placements, strict=True)]
+        for row, placements in zip(lists, UNLIKE, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("form", [*FOREACH_FORMS, *FOREACH_IN_PLACE_FORMS])
+@ranks(2)
+def test_operands_that_lie_unlike_are_laid_out_as_the_single_operation_does(rank: Rank, form: str) -> None:
+    run: ListForm = (FOREACH_FORMS | FOREACH_IN_PLACE_FORMS)[form]
+    plain, given = plain_lists(), spread_unlike(plain_lists())
+    with strict():
+        results, expected = run(*given), run(*plain)
+    if form in FOREACH_IN_PLACE_FORMS:
+        results, expected = given[0], plain[0]
+        assert [tensor.placements[0] for tensor in results] == list(UNLIKE[0])
+    for result, whole in zip(results, expected, strict=True):
+        torch.testing.assert_close(result.full_tensor(), whole)
+
+
+@ranks(2)
+def test_rows_are_broadcast_to_elements_and_gradients_reach_both(rank: Rank) -> None:
+    plain, rows = plain_lists()[0], [torch.arange(4.0) + i for i in range(3)]
+    given = [tensor.requires_grad_() for tensor in spread_unlike(plain_lists())[0]]
+    spread_rows = [distribute_tensor(row, make_mesh(2), [Shard(0)]).requires_grad_() for row in rows]
+    products = torch._foreach_mul(given, spread_rows)
+    torch.stack([product.sum() for product in products]).sum().backward()
+    for x, row, whole, whole_row in zip(given, spread_rows, plain, rows, strict=True):
+        torch.testing.assert_close(row.grad.full_tensor(), whole.sum(0))
+        torch.testing.assert_close(x.grad.full_tensor(), whole_row.expand_as(whole))
+
+
+@ranks(2)
+def test_a_fault_in_one_element_that_lies_unlike_changes_none(rank: Rank) -> None:
+    x, y, _ = spread_unlike(plain_lists())
+    before = [tensor._local_tensor.clone() for tensor in x]
+    odd = distribute_tensor(torch.ones(5), make_mesh(2), [Shard(0)])
+    assert_raises(ValueError, "broadcast", lambda: torch._foreach_add_(x, [y[0], y[1], odd]))
+    assert_raises(ValueError, "_foreach_mul_", lambda: torch._foreach_mul_(x, y[:2]))
+    for tensor, local in zip(x, before, strict=True):
+        assert torch.equal(tensor._local_tensor, local)
+        assert tensor._version == 0
 
 
 @ranks(2)

@@ -49,7 +49,7 @@ ELEMENTWISE = {
     *UNARY, *UNARY_IN_PLACE, *BINARY, *BINARY_OF_TENSORS, *BINARY_IN_PLACE,
 }  # fmt: skip
 # Not by a rule of axes: tests of their own.
-OTHERS = {"linalg_vector_norm"}
+OTHERS = {"normal_", "uniform_"}
 
 
 def test_every_operation_with_a_rule_has_a_form() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from hyper_parallel import Partial, Replicate, Shard, distribute_tensor
+from hyper_parallel import DTensor, Partial, Replicate, Shard, distribute_tensor
 from support.checks import assert_equal, assert_raises, gradient_of, make_mesh
 from support.normal_checks import assert_close
 from support.ranks import ranks
@@ -136,11 +136,48 @@ def test_a_loss_of_halves_has_the_range_and_digits_of_a_mean(rank: Rank) -> None
 
 
 @ranks(2)
-def test_unequal_numbers_of_equal_extremes_share_the_gradient_by_ranks(rank: Rank) -> None:
-    # The gradient of Partial(max) is shared equally among the ranks that hold the extreme, then among their cells.
+def test_equal_extremes_share_the_gradient_wherever_they_lie(rank: Rank) -> None:
+    whole = torch.tensor([8.0, 1.0, 2.0, 8.0, 8.0, 8.0])
+    quarters = torch.tensor([[0.25, 0.0, 0.0], [0.25, 0.25, 0.25]])
+    for dtype in FLOATS:
+        for resolve in (
+            lambda y: y.full_tensor([Replicate()]).backward(),
+            lambda y: y.redistribute(placements=[Replicate()]).backward(),
+            lambda y: y.backward(),
+        ):
+            x = distribute_tensor(whole.to(dtype).requires_grad_(), make_mesh(2), [Shard(0)])
+            resolve(x.amax(0))
+            assert_equal(gradient_of(x)._local_tensor, quarters[rank.index].to(dtype))
+
+
+@ranks(4)
+def test_a_rank_without_cells_has_no_part_in_the_gradient_of_an_extreme(rank: Rank) -> None:
+    # The least value is also what stands for no cells.
+    whole = torch.full((3,), -math.inf, requires_grad=True)
+    x = distribute_tensor(whole, make_mesh(4), [Shard(0)])
+    x.max().full_tensor([Replicate()]).backward()
+    assert_equal(gradient_of(x).full_tensor(), torch.full((3,), 1 / 3))
+
+
+@ranks(2)
+def test_a_share_of_an_extreme_that_was_written_counts_for_one(rank: Rank) -> None:
+    # Shared equally among the ranks that hold it, then among the cells of each.
     x = distribute_tensor(torch.tensor([5.0, 1.0, 5.0, 5.0]).requires_grad_(), make_mesh(2), [Shard(0)])
-    x.amax(0).full_tensor([Replicate()]).backward()
+    y = x.amax(0).clone()
+    with torch.no_grad():
+        y.copy_(DTensor.from_local(torch.tensor(3.0), make_mesh(2), [Partial("max")]))
+    y.full_tensor([Replicate()]).backward()
     assert_equal(gradient_of(x)._local_tensor, torch.tensor([[0.5, 0.0], [0.25, 0.25]])[rank.index])
+
+
+@ranks(2)
+def test_the_gradient_of_a_norm_of_order_inf_goes_to_the_nans(rank: Rank) -> None:
+    whole = torch.tensor([1.0, math.nan, 2.0, math.nan, 3.0, math.nan]).requires_grad_()
+    x = distribute_tensor(whole, make_mesh(2), [Shard(0)])
+    torch.linalg.vector_norm(x, math.inf).full_tensor([Replicate()]).backward()
+    torch.linalg.vector_norm(whole, math.inf).backward()
+    assert whole.grad is not None
+    assert_equal(gradient_of(x).full_tensor(), whole.grad)
 
 
 @ranks(2)

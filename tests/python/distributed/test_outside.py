@@ -52,7 +52,6 @@ EXPORTS: dict[str, tuple[Callable[[DTensor], Any], type[Exception], str]] = {
     "np.from_dlpack": (np.from_dlpack, UnimplementedError, REFUSED.format("__dlpack__")),
     "tolist": (lambda x: x.tolist(), UnimplementedError, REFUSED.format("tolist")),
     "torch.tensor of a list": (lambda x: torch.tensor([x]), InvalidArgumentError, "one element"),
-    "new_tensor": (lambda x: x.new_tensor(x), UnimplementedError, REFUSED.format("new_tensor")),
     "as_strided": (lambda x: x.as_strided((2,), (1,)), UnimplementedError, REFUSED.format("as_strided")),
     "data_ptr": (lambda x: x.data_ptr(), UnimplementedError, REFUSED.format("data_ptr")),
     "storage": (lambda x: x.storage(), UnimplementedError, REFUSED.format("storage")),

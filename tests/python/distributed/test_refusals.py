@@ -81,8 +81,6 @@ RANDOM: dict[str, Callable[[Any], Any]] = {
     "randint_like": lambda x: torch.randint_like(x, 3),
     "bernoulli": lambda x: torch.bernoulli(x),
     "bernoulli_": lambda x: x.bernoulli_(),
-    "normal_": lambda x: x.normal_(),
-    "uniform_": lambda x: x.uniform_(),
     "random_": lambda x: x.random_(),
     "exponential_": lambda x: x.exponential_(),
     "dropout": lambda x: F.dropout(x),

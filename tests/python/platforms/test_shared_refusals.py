@@ -53,8 +53,6 @@ REFUSED: dict[str, tuple[Any, ...]] = {
 OTHER_NAMES = {"__floordiv__": "floor_divide", "__mod__": "remainder"}
 RANDOM: dict[str, tuple[Any, ...]] = {
     "bernoulli_": (),
-    "normal_": (),
-    "uniform_": (),
     "random_": (),
     "exponential_": (),
 }

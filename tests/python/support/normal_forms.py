@@ -7,6 +7,7 @@ results and the refusals that follow.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -243,10 +244,42 @@ def _reductions() -> dict[str, NormalForm]:
     }
 
 
+def _ties() -> dict[str, NormalForm]:
+    """Extremes that many cells have: their gradient is shared among all of them, wherever they lie."""
+
+    def norm(x: Any, *dims: int) -> Any:
+        return torch.linalg.vector_norm(x, math.inf, dims or None)
+
+    def stacked(x: Any) -> Any:
+        return torch.stack([x.amax(0), x.amax(0)], 1)
+
+    forms: dict[str, tuple[str, Callable[..., Any], str]] = {
+        "amax(0)": ("amax", lambda x: x.amax(0), "abc"),
+        "amax((0, 2), keepdim)": ("amax", lambda x: x.amax((0, 2), keepdim=True), "abc"),
+        "amin(-1)": ("amin", lambda x: x.amin(-1), "abc"),
+        "max()": ("max", lambda x: x.max(), "abc"),
+        "min()": ("min", lambda x: x.min(), "abc"),
+        "of an amax, transposed": ("amax", lambda x: x.amax(0).transpose(0, 1), "abc"),
+        "of an amax, viewed": ("amax", lambda x: x.amax(1, keepdim=True).view(-1), "abc"),
+        "of an amin, widened and cloned": ("amin", lambda x: x.amin(0).double().clone(), "ab"),
+        "of an amax, in parts": ("amax", lambda x: x.amax(0).split([1, 3, 2]), "a6c"),
+        "of an amax, gathered": ("amax", lambda x, i: x.amax(0).index_select(0, i), "a4c d:<4"),
+        "of amaxes, stacked": ("amax", stacked, "abc"),
+        "norm of order inf": ("linalg_vector_norm", norm, "ab"),
+        "norm of order inf over 0 and 2": ("linalg_vector_norm", lambda x: norm(x, 0, 2), "abc"),
+        "norms of order inf": ("_foreach_norm", lambda x: torch._foreach_norm([x, x * 2], math.inf), "ab"),
+    }
+    return {
+        name: NormalForm(operation, run, " ".join(f"{dims}:ties" if ":" not in dims else dims for dims in text.split()))
+        for name, (operation, run, text) in forms.items()
+    }
+
+
 def _along() -> dict[str, NormalForm]:
     parameters = "abc bc bc"
     return {
         "softmax": NormalForm("softmax", lambda x: x.softmax(-1), "abc"),
+        "safe softmax": NormalForm("_safe_softmax", lambda x: torch._safe_softmax(x, 1), "ab"),
         "F.softmax": NormalForm("softmax", lambda x: F.softmax(x, dim=1), "abc"),
         "softmin": NormalForm("softmax", lambda x: F.softmin(x, dim=0), "ab"),
         "log_softmax": NormalForm("log_softmax", lambda x: F.log_softmax(x, 0), "abc"),
@@ -427,6 +460,7 @@ FORMS: dict[str, dict[str, NormalForm]] = {
     "in place": _in_place(),
     "products": _products(),
     "reductions": _reductions(),
+    "ties": _ties(),
     "along a dim": _along(),
     "attention": _attention(),
     "losses": _losses(),

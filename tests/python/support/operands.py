@@ -5,11 +5,12 @@ A letter is a size, equal wherever it stands; a digit is that size. ":" and a wo
     ab        any float
     ab:pos    floats above zero             ab:unit   floats between 0 and 1
     ab:weight floats above zero that need no gradient
+    ab:ties   floats of which many are equal
     ab:bool   True and False                ab:int    small integers
     ab:<c     integers below the size c     a:<4      integers below 4
     ()        a tensor of no dims
 
-No two floats of an operand are equal, so that no maximum is held twice.
+No two other floats of an operand are equal, so that no maximum is held twice.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class OperandText:
     @property
     def is_float(self) -> bool:
         """Whether the operand can require grad."""
-        return self.values in {"float", "pos", "unit"}
+        return self.values in {"float", "pos", "unit", "ties"}
 
     def shape(self, sizes: Sizes) -> tuple[int, ...]:
         """The shape under drawn sizes."""
@@ -49,6 +50,8 @@ class OperandText:
                 return torch.randint(0, 2, shape, generator=generator).bool()
             case "int":
                 return torch.randint(1, 9, shape, generator=generator)
+            case "ties":
+                return torch.randint(-1, 2, shape, generator=generator).to(dtype)
             case "float" | "pos" | "unit" | "weight":
                 return self._floats(shape, generator).to(dtype)
         return torch.randint(0, max(_size(self.values.removeprefix("<"), sizes), 1), shape, generator=generator)
