@@ -22,6 +22,8 @@ from hyper_parallel.mindspore._texts import placements_text
 
 __all__ = ["call", "refuse"]
 
+_FLOATING = (mindspore.float16, mindspore.bfloat16, mindspore.float32, mindspore.float64)
+
 
 def call(name: str, *arguments: Any, **keywords: Any) -> Any:  # noqa: ANN401  (a DTensor)
     """Runs the operation of that name, which the table holds.
@@ -118,8 +120,7 @@ def _locals(operation: Operation, operands: Sequence[Any], frame: _frames.Frame)
 
 def _check_dtype(operation: Operation, frame: _frames.Frame) -> None:
     """What MindSpore lacks a kernel for would raise at some later operation, or never."""
-    floating = frame.dtype in {mindspore.float16, mindspore.bfloat16, mindspore.float32, mindspore.float64}
-    if operation.dtypes == "float" and not floating:
+    if operation.dtypes == "float" and frame.dtype not in _FLOATING:
         raise ArgumentTypeError(
             f"operation '{operation.name}' takes a floating tensor on MindSpore, not one of dtype {frame.dtype}; "
             "convert it with to(mindspore.float32)"
@@ -130,13 +131,17 @@ def _check_dtype(operation: Operation, frame: _frames.Frame) -> None:
 
 def _write(operation: Operation, frame: Any, result: mindspore.Tensor) -> None:  # noqa: ANN401
     if result.dtype != frame.dtype:
-        loses = result.is_floating_point() and frame.dtype not in {
-            mindspore.float16, mindspore.bfloat16, mindspore.float32, mindspore.float64,
-        }  # fmt: skip
-        if loses or frame.dtype == mindspore.bool_:
+        if _kind(result.dtype) > _kind(frame.dtype):
             raise ArgumentTypeError(
                 f"operation '{operation.name}': the result has dtype {result.dtype}, which cannot be written to a "
                 f"tensor of dtype {frame.dtype}"
             )
         result = result.astype(frame.dtype)
     _frames.share_of(frame).write(result, operation.name)
+
+
+def _kind(dtype: mindspore.Type) -> int:
+    """A tensor holds values of its own kind and of the lower ones: bools, integers, floating and complex numbers."""
+    if dtype in {mindspore.complex64, mindspore.complex128}:
+        return 3
+    return 2 if dtype in _FLOATING else int(dtype != mindspore.bool_)

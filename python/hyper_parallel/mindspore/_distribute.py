@@ -4,21 +4,73 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import mindspore
 import numpy as np
 
-from hyper_parallel import _core
+from hyper_parallel import _core, platform
 from hyper_parallel.errors import InvalidArgumentError, OutOfRangeError
+from hyper_parallel.mindspore import _frames
+from hyper_parallel.mindspore._arguments import integer, layout_on, plain_tensor
+from hyper_parallel.mindspore._graph import check_mode
 from hyper_parallel.mindspore._group_check import check_mesh_together
 from hyper_parallel.mindspore._host import Bytes, bytes_of, item_bytes, tensor_of
 from hyper_parallel.mindspore._messages import Message, exchange_messages
+from hyper_parallel.mindspore._shares import TensorShare
 from hyper_parallel.mindspore._texts import describe, placements_text
 
-__all__ = ["local_part"]
+if TYPE_CHECKING:
+    from hyper_parallel.device_mesh import DeviceMesh
+    from hyper_parallel.mindspore.dtensor import DTensor
+    from hyper_parallel.placement import Placement
+
+__all__ = ["distribute_tensor"]
 
 
-def local_part(whole: mindspore.Tensor, layout: _core.Layout, source: int | None, rank: int) -> mindspore.Tensor:
+def distribute_tensor(
+    tensor: mindspore.Tensor,
+    device_mesh: DeviceMesh,
+    placements: Sequence[Placement],
+    src_data_rank: int | None = None,
+) -> DTensor:
+    """Spreads a whole tensor over a mesh.
+
+    Args:
+        tensor: The whole tensor, of any strides; shape and dtype agree on all ranks.
+        device_mesh: The mesh.
+        placements: A placement for each mesh dim; no Partial.
+        src_data_rank: Whose values count. None: every rank holds the same tensor and takes its part, without
+            communication. An int counts inside the group of the ragged mesh dim, for each coordinate of the Replicate
+            dims; without RaggedShard inside the group of every mesh dim, as if dim by dim.
+
+    Returns:
+        A DTensor with storage of its own; a constant to a graph that is being recorded. What shall be trained becomes
+        the parameter of a cell: see ``distribute_parameter`` and ``shard``.
+
+    Raises:
+        InvalidArgumentError: Placements that do not fit or hold Partial.
+        OutOfRangeError: src_data_rank outside the group.
+        ArgumentTypeError: An argument of another type.
+
+    Example:
+        >>> mesh = init_device_mesh("cpu", (1,), mesh_dim_names=("fsdp",))
+        >>> x = distribute_tensor(mindspore.ops.ones((6, 4)), mesh, [RaggedShard((0, 1), (1,))], src_data_rank=0)
+        >>> x.shape, x.local_numel
+        ((6, 4), 24)
+    """
+    check_mode("distribute_tensor")
+    whole = plain_tensor(tensor, "distribute_tensor: tensor")
+    mesh = _frames.check_mesh(device_mesh, "distribute_tensor: device_mesh")
+    source = None if src_data_rank is None else integer(src_data_rank, "src_data_rank")
+    layout = layout_on(mesh, placements).folded(whole.ndim)
+    layout.check_shape(tuple(whole.shape))
+    local = _local_part(whole, layout, source, platform.get_rank())
+    made: DTensor = _frames.make(TensorShare(local), layout, tuple(whole.shape))
+    return made
+
+
+def _local_part(whole: mindspore.Tensor, layout: _core.Layout, source: int | None, rank: int) -> mindspore.Tensor:
     """This rank's part of a whole tensor, in memory of its own; outside the mesh no elements.
 
     Args:

@@ -1,12 +1,16 @@
 """What is known of a tensor's place in the graph that ``mindspore.value_and_grad`` makes.
 
-MindSpore differentiates functions: a graph is recorded while such a function runs, and at no other time.
+MindSpore differentiates functions: a graph is recorded while such a function runs, and at no other time. But one that
+ends with an exception MindSpore takes to be running still, and refuses writes to parameters and indices that are ints
+from then on. The first write to a DTensor outside of such functions, or redistribution of one, ends that.
 """
 
 from __future__ import annotations
 
+import sys
+
 import mindspore
-from mindspore.common.api import _pynative_executor
+from mindspore.graph.api import _pynative_executor
 
 from hyper_parallel.errors import FailedPreconditionError, UnimplementedError
 from hyper_parallel.platform import _mindspore
@@ -15,8 +19,13 @@ __all__ = ["check_mode", "check_writable", "is_recording", "is_tracked"]
 
 
 def is_recording() -> bool:
-    """Whether a function is being differentiated."""
-    return bool(_pynative_executor.requires_grad())
+    """Whether a function is being differentiated. Ends the recording of one that has ended with an exception."""
+    if not _pynative_executor.requires_grad():
+        return False
+    if _is_called_by_mindspore():
+        return True
+    _pynative_executor.clear_res()
+    return False
 
 
 def is_tracked(tensor: mindspore.Tensor) -> bool:
@@ -42,6 +51,17 @@ def check_writable(tensor: mindspore.Tensor, operation: str) -> None:
             f"{tensor.storage_offset()} and strides {tuple(tensor.stride())}, and MindSpore would write a copy of it "
             "instead; make the DTensor of a copy"
         )
+
+
+def _is_called_by_mindspore() -> bool:
+    """Whether a function of MindSpore's lies below on the stack: one of them calls what is differentiated, in the same
+    thread."""
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if str(frame.f_globals.get("__name__")).startswith("mindspore."):
+            return True
+    return False
 
 
 def _is_whole(tensor: mindspore.Tensor) -> bool:

@@ -54,7 +54,7 @@ _OBJECT = frozenset(dir(object)) | {"__dict__", "__module__", "__weakref__", "__
 
 def install(dtensor_class: type) -> None:
     """Gives the class the operations of the table, and refuses the rest by name; once, when it is defined."""
-    own = set(dtensor_class.__dict__)
+    own = {name for ours in dtensor_class.__mro__ if not issubclass(mindspore.Tensor, ours) for name in ours.__dict__}
     names = {name: name for name in OPERATIONS if name not in _NO_METHODS} | _OPERATORS | _ALIASES
     for name, operation in names.items():
         setattr(dtensor_class, name, _method(name, operation))

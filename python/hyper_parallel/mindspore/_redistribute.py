@@ -129,8 +129,9 @@ def _extreme_weight(share: mindspore.Tensor, move: _core.Redistribution) -> mind
     extreme = move.extreme
     assert extreme is not None
     whole = run_plan(share, move.source, extreme.reduced, move.shape)
-    holds = (share.asnumpy() == whole.asnumpy()).astype(np.float32)
+    # As arrays also of no dim, where numpy gives numbers.
+    holds = np.asarray(share.asnumpy() == whole.asnumpy(), np.float64)
     counts = run_plan(mindspore.Tensor.from_numpy(holds), extreme.counted, extreme.everywhere, move.shape)
     with np.errstate(invalid="ignore"):  # a NaN is held by nobody, and its gradient is NaN
-        weight = holds / counts.asnumpy()
+        weight = np.asarray(holds / counts.asnumpy())
     return mindspore.Tensor.from_numpy(weight).astype(share.dtype)

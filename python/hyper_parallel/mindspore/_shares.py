@@ -28,12 +28,15 @@ class Share(Protocol):
     def read(self) -> mindspore.Tensor:
         """The local tensor, in the graph."""
 
-    def write(self, value: mindspore.Tensor, operation: str) -> None:
-        """Gives it these values, in the graph; they have its shape and dtype.
+    def check_writable(self, operation: str) -> None:
+        """Raises if it cannot be written here, on ranks alike where the graph is the reason.
 
         Raises:
-            FailedPreconditionError: It cannot be written here.
+            FailedPreconditionError: As ``_graph.check_writable``.
         """
+
+    def write(self, value: mindspore.Tensor, operation: str) -> None:
+        """Gives it these values, in the graph; they have its shape and dtype. Raises as ``check_writable``."""
 
 
 class TensorShare:
@@ -46,9 +49,13 @@ class TensorShare:
         """The tensor."""
         return self._tensor
 
+    def check_writable(self, operation: str) -> None:
+        """As ``Share.check_writable``."""
+        check_writable(self._tensor, operation)
+
     def write(self, value: mindspore.Tensor, operation: str) -> None:
         """Writes in place; raises as ``Share.write``."""
-        check_writable(self._tensor, operation)
+        self.check_writable(operation)
         self._tensor.copy_(value)
 
 
@@ -69,14 +76,19 @@ class RowShare:
         whole = self._base.read()
         if self._row is None:
             return nothing_of(whole)
-        return _sliceable(whole)[self._row].reshape(-1).astype(whole.dtype)
+        # A slice: MindSpore takes no int after a differentiated function has ended with an exception.
+        return _sliceable(whole)[self._row : self._row + 1].reshape(-1).astype(whole.dtype)
+
+    def check_writable(self, operation: str) -> None:
+        """As ``Share.check_writable``: the other is written, also where it is another rank that owns the row."""
+        self._base.check_writable(operation)
 
     def write(self, value: mindspore.Tensor, operation: str) -> None:
         """Writes the row of the other; raises as ``Share.write``."""
-        whole = self._base.read()
-        check_writable(whole, operation)
+        self.check_writable(operation)
         if self._row is None:
             return
+        whole = self._base.read()
         rows = value.reshape((1, *whole.shape[1:]))
         if whole.dtype in _HALVES:
             wide = _sliceable(whole)
@@ -103,9 +115,13 @@ class EmptyParameterShare:
         """A tensor without elements, whose gradient is one of zeros for the Parameter."""
         return nothing_of(self._stand_in, self._shape)
 
+    def check_writable(self, operation: str) -> None:
+        """As ``Share.check_writable``: its Parameter stands in the graph as those of other ranks do."""
+        check_writable(self._stand_in, operation)
+
     def write(self, value: mindspore.Tensor, operation: str) -> None:
         """Writes nothing; raises as ``Share.write``."""
-        check_writable(self._stand_in, operation)
+        self.check_writable(operation)
 
 
 def _sliceable(tensor: mindspore.Tensor) -> mindspore.Tensor:

@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-import math
-import operator
 from collections.abc import Sequence
 from typing import Any, NoReturn, cast
 
 import mindspore
-import numpy as np
-from mindspore import ops
 
 from hyper_parallel import _core, platform
 from hyper_parallel.device_mesh import DeviceMesh
-from hyper_parallel.errors import (
-    ArgumentTypeError,
-    FailedPreconditionError,
-    InvalidArgumentError,
-    OutOfRangeError,
-    UnimplementedError,
-)
+from hyper_parallel.errors import UnimplementedError
 from hyper_parallel.layout import Layout
 from hyper_parallel.mindspore import _frames, _methods
-from hyper_parallel.mindspore._distribute import local_part
+from hyper_parallel.mindspore._arguments import layout_on, plain_tensor
+from hyper_parallel.mindspore._distribute import distribute_tensor
+from hyper_parallel.mindspore._facts import TensorFacts
 from hyper_parallel.mindspore._graph import check_mode
 from hyper_parallel.mindspore._group_check import check_mesh_together
-from hyper_parallel.mindspore._host import dtype_name
-from hyper_parallel.mindspore._local_shape import agreed_shape
+from hyper_parallel.mindspore._local_shape import whole_of
 from hyper_parallel.mindspore._redistribute import redistribute_local
-from hyper_parallel.mindspore._shares import RowShare, TensorShare
+from hyper_parallel.mindspore._rows import row_of
+from hyper_parallel.mindspore._shares import TensorShare
 from hyper_parallel.mindspore._texts import describe, placements_text
-from hyper_parallel.placement import Partial, Placement, RaggedShard, Replicate, Shard
+from hyper_parallel.placement import Partial, Placement, Replicate
 
 __all__ = ["DTensor", "distribute_tensor"]
 
@@ -38,7 +30,7 @@ _Shape = Sequence[int]
 _Placements = Sequence[Placement]
 
 
-class DTensor(mindspore.Tensor):  # type: ignore[misc]  # MindSpore has no types
+class DTensor(TensorFacts):
     """A tensor of logical shape ``shape`` spread over the ranks of a mesh, a placement for each mesh dim.
 
     Each rank holds its part as an ordinary tensor: with ``RaggedShard`` a flat run of the row-major tensor, else the
@@ -92,9 +84,9 @@ class DTensor(mindspore.Tensor):  # type: ignore[misc]  # MindSpore has no types
         shape: _Shape | None = None,
     ) -> None:
         check_mode("from_local")
-        local = _plain_tensor(local_tensor, "from_local: local_tensor")
+        local = plain_tensor(local_tensor, "from_local: local_tensor")
         mesh = _frames.check_mesh(device_mesh, "from_local: device_mesh")
-        layout, whole = _checked_layout(local, mesh, placements, shape)
+        layout, whole = whole_of(local, mesh, placements, shape)
         object.__setattr__(self, "_share", TensorShare(local))
         object.__setattr__(self, "_layout", layout)
         object.__setattr__(self, "_logical_shape", whole)
@@ -174,7 +166,7 @@ class DTensor(mindspore.Tensor):  # type: ignore[misc]  # MindSpore has no types
             >>> x.full_tensor().asnumpy().tolist()
             [0, 1, 2, 3]
         """
-        target = _layout(self.device_mesh, [Replicate()] * self.device_mesh.ndim)
+        target = layout_on(self.device_mesh, [Replicate()] * self.device_mesh.ndim)
         return self._left(target, grad_placements, checked_as="full_tensor")
 
     def _left(
@@ -223,7 +215,7 @@ class DTensor(mindspore.Tensor):  # type: ignore[misc]  # MindSpore has no types
         return self._redistributed(mesh, self.placements if placements is None else placements)
 
     def _redistributed(self, mesh: DeviceMesh, placements: _Placements) -> DTensor:
-        target = _layout(mesh, placements).folded(self.ndim)
+        target = layout_on(mesh, placements).folded(self.ndim)
         if target == self._layout:
             return self
         local = self._local_tensor
@@ -251,7 +243,7 @@ class DTensor(mindspore.Tensor):  # type: ignore[misc]  # MindSpore has no types
         reduced = [Replicate() if isinstance(placement, Partial) else placement for placement in self.placements]
         return self.redistribute(reduced)
 
-    # --- rows and values --------------------------------------------------------------------------------------------
+    # --- rows and copies --------------------------------------------------------------------------------------------
 
     def __getitem__(self, index: int) -> DTensor:
         """Row ``index`` of dim 0 of a tensor with one ``Shard(0)``: a view of it, on its owner; elsewhere no elements.
@@ -268,128 +260,7 @@ class DTensor(mindspore.Tensor):  # type: ignore[misc]  # MindSpore has no types
             >>> x.full_tensor().asnumpy().tolist()
             [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
         """
-        row = _integer(index, "x[i]: i")
-        mesh_dim = _sharded_dim(self)
-        if not -self.shape[0] <= row < self.shape[0]:
-            raise OutOfRangeError(f"x[i]: index {row} is out of range for {self.shape[0]} rows")
-        row %= self.shape[0]
-        check_mesh_together(
-            self.device_mesh,
-            "x[i]",
-            lambda: None,
-            lambda: f"{row} of {describe(self._layout, self.shape, self._local_tensor)}",
-        )
-        ranks = self.device_mesh.shape[mesh_dim]
-        owner, local_row = divmod(row, -(-self.shape[0] // ranks))
-        placements: list[Placement] = [Replicate()] * self.device_mesh.ndim
-        placements[mesh_dim] = RaggedShard((0,), tuple(int(rank == owner) for rank in range(ranks)))
-        coordinate = self.device_mesh.get_coordinate()
-        owns = coordinate is not None and coordinate[mesh_dim] == owner
-        share = RowShare(self._share, local_row if owns else None)
-        return cast("DTensor", _frames.make(share, _layout(self.device_mesh, placements), self.shape[1:]))
-
-    def item(self) -> bool | int | float | complex:
-        """The value of a tensor of one element, the same on every rank of the mesh, which must all call.
-
-        Raises:
-            InvalidArgumentError: The tensor has another number of elements.
-            FailedPreconditionError: This rank is outside the mesh.
-        """
-        if self.size != 1:
-            raise InvalidArgumentError(f"item takes a tensor of one element but this one has shape {self.shape}")
-        if not _frames.is_member(self):
-            raise FailedPreconditionError(
-                f"item: rank {platform.get_rank()} is outside {self.device_mesh!r} and has no value"
-            )
-        value: bool | int | float | complex = ops.stop_gradient(self.full_tensor()).asnumpy().reshape(-1)[0].item()
-        return value
-
-    def __bool__(self) -> bool:
-        return bool(self.item())
-
-    def __float__(self) -> float:
-        return float(cast("float", self.item()))
-
-    def __int__(self) -> int:
-        return int(cast("int", self.item()))
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise ArgumentTypeError("len() of a 0-D DTensor")
-        return self.shape[0]
-
-    # --- facts ------------------------------------------------------------------------------------------------------
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The logical shape."""
-        return cast("tuple[int, ...]", self._logical_shape)
-
-    @property
-    def dtype(self) -> mindspore.Type:
-        """The dtype of every element."""
-        return self._local_tensor.dtype
-
-    @property
-    def ndim(self) -> int:
-        """The number of dims of the logical shape."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of elements of the whole tensor."""
-        return math.prod(self.shape)
-
-    def dim(self) -> int:
-        """The number of dims of the logical shape."""
-        return self.ndim
-
-    def numel(self) -> int:
-        """The number of elements of the whole tensor."""
-        return self.size
-
-    @property
-    def placements(self) -> tuple[Placement, ...]:
-        """A placement for each mesh dim."""
-        return self.layout.placements
-
-    @property
-    def device_mesh(self) -> DeviceMesh:
-        """The mesh that the tensor lies on."""
-        return self.layout.mesh
-
-    @property
-    def layout(self) -> Layout:
-        """Mesh and placements as one value."""
-        return cast("Layout", self._layout)
-
-    @property
-    def local_numel(self) -> int:
-        """The number of elements that this rank holds."""
-        return int(self._local_tensor.size)
-
-    @property
-    def _local_tensor(self) -> mindspore.Tensor:
-        """This rank's storage, inside the graph."""
-        return self._share.read()
-
-    @property
-    def _global_shape(self) -> tuple[int, ...]:
-        """The logical shape as a plain tuple."""
-        return self.shape
-
-    def __repr__(self) -> str:
-        local = ops.stop_gradient(self._local_tensor)
-        where = f"rank={platform.get_rank()}{'' if _frames.is_member(self) else ' (outside the mesh)'}"
-        return (
-            f"DTensor({np.array2string(local.asnumpy(), separator=', ')}, shape={self.shape}, dtype={self.dtype}, "
-            f"placements={self.placements}, mesh={self.device_mesh}, local_shape={tuple(local.shape)}, {where})"
-        )
-
-    __str__ = __repr__
-
-    def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec else repr(self)
+        return row_of(self, index)
 
     def __copy__(self) -> DTensor:
         return self
@@ -419,119 +290,6 @@ class DTensor(mindspore.Tensor):  # type: ignore[misc]  # MindSpore has no types
         raise UnimplementedError(
             "a DTensor cannot be pickled on MindSpore; save it with hyper_parallel.checkpoint.save"
         )
-
-
-def distribute_tensor(
-    tensor: mindspore.Tensor,
-    device_mesh: DeviceMesh,
-    placements: _Placements,
-    src_data_rank: int | None = None,
-) -> DTensor:
-    """Spreads a whole tensor over a mesh.
-
-    Args:
-        tensor: The whole tensor, of any strides; shape and dtype agree on all ranks.
-        device_mesh: The mesh.
-        placements: A placement for each mesh dim; no Partial.
-        src_data_rank: Whose values count. None: every rank holds the same tensor and takes its part, without
-            communication. An int counts inside the group of the ragged mesh dim, for each coordinate of the Replicate
-            dims; without RaggedShard inside the group of every mesh dim, as if dim by dim.
-
-    Returns:
-        A DTensor with storage of its own; a constant to a graph that is being recorded. What shall be trained becomes
-        the parameter of a cell: see ``distribute_parameter`` and ``shard``.
-
-    Raises:
-        InvalidArgumentError: Placements that do not fit or hold Partial.
-        OutOfRangeError: src_data_rank outside the group.
-        ArgumentTypeError: An argument of another type.
-
-    Example:
-        >>> mesh = init_device_mesh("cpu", (1,), mesh_dim_names=("fsdp",))
-        >>> x = distribute_tensor(mindspore.ops.ones((6, 4)), mesh, [RaggedShard((0, 1), (1,))], src_data_rank=0)
-        >>> x.shape, x.local_numel
-        ((6, 4), 24)
-    """
-    check_mode("distribute_tensor")
-    whole = _plain_tensor(tensor, "distribute_tensor: tensor")
-    mesh = _frames.check_mesh(device_mesh, "distribute_tensor: device_mesh")
-    source = None if src_data_rank is None else _integer(src_data_rank, "src_data_rank")
-    layout = _layout(mesh, placements).folded(whole.ndim)
-    layout.check_shape(tuple(whole.shape))
-    local = local_part(whole, layout, source, platform.get_rank())
-    return cast("DTensor", _frames.make(TensorShare(local), layout, tuple(whole.shape)))
-
-
-def _checked_layout(
-    local: mindspore.Tensor, mesh: DeviceMesh, placements: _Placements, shape: _Shape | None
-) -> tuple[Layout, tuple[int, ...]]:
-    """The layout and logical shape of the tensor of which ``local`` is this rank's part."""
-    layout = _layout(mesh, placements)
-    rank = platform.get_rank()
-    if shape is None and layout.is_ragged:
-        raise InvalidArgumentError(
-            "from_local: shape is missing but with RaggedShard the logical shape cannot be told from the flat local "
-            "tensor"
-        )
-    if shape is None:
-        # Telling each other the local sizes is communication: what the ranks are about to do is compared before.
-        facts = f"no shape, {local.ndim} dims, {local.dtype}, {placements_text(layout)}"
-        check_mesh_together(mesh, "from_local", lambda: None, lambda: facts)
-        whole = agreed_shape(local, layout, rank)
-    else:
-        whole = tuple(shape)
-    folded = layout.folded(len(whole))
-    folded.check_shape(whole)
-    check_mesh_together(
-        mesh,
-        "from_local",
-        lambda: _core.check_local(folded, whole, rank, tuple(local.shape), tuple(local.stride())),
-        lambda: describe(folded, whole, local),
-    )
-    return folded, tuple(map(int, whole))
-
-
-def _layout(mesh: DeviceMesh, placements: _Placements) -> Layout:
-    """The layout on this mesh object."""
-    return Layout._from_core(_core.Layout(mesh, placements), mesh)
-
-
-def _plain_tensor(value: object, what: str) -> mindspore.Tensor:
-    if isinstance(value, DTensor):
-        raise ArgumentTypeError(f"{what} is a DTensor but must be a plain tensor; use redistribute()")
-    if not isinstance(value, mindspore.Tensor):
-        raise ArgumentTypeError(f"{what} must be a mindspore.Tensor, not {value!r}")
-    dtype_name(value.dtype)  # raises for what cannot be moved
-    return value
-
-
-def _integer(value: object, what: str) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__") or isinstance(value, mindspore.Tensor):
-        raise ArgumentTypeError(f"{what} is {value!r} but must be an int")
-    return operator.index(value)
-
-
-def _sharded_dim(tensor: DTensor) -> int:
-    """The mesh dim of the one Shard(0) of a tensor whose rows can be taken."""
-    if tensor.ndim == 1:
-        raise UnimplementedError(
-            "x[i] of a 1-D DTensor is not supported; redistribute it to Replicate(), or take to_local()"
-        )
-    if tensor.ndim == 0:
-        raise OutOfRangeError("x[i] of a 0-D DTensor: there is no dim to index")
-    sharded = [dim for dim, placement in enumerate(tensor.placements) if placement == Shard(0)]
-    others = [placement for placement in tensor.placements if not placement.is_replicate()]
-    if len(others) > 1 or len(sharded) != len(others):
-        raise UnimplementedError(
-            f"x[i] takes a DTensor with one Shard(0) and Replicate() beside, not {placements_text(tensor.layout)}; "
-            "redistribute it first"
-        )
-    if not sharded:
-        raise UnimplementedError(
-            f"x[i] takes a DTensor with one Shard(0), not {placements_text(tensor.layout)}; take to_local()[i] of a "
-            "replicated one"
-        )
-    return sharded[0]
 
 
 _frames.set_class(DTensor)

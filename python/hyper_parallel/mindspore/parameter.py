@@ -52,7 +52,8 @@ def distribute_parameter(
     """Spreads a parameter of a cell over a mesh, in place.
 
     Afterwards ``cell.<name>`` is a DTensor, and the Parameter that ``cell.trainable_params()`` lists under its old name
-    is this rank's share. Make optimizers afterwards: they hold the old parameter.
+    is this rank's share. Make optimizers afterwards: they hold the old parameter. A parameter that other cells hold too
+    stays undistributed there; ``shard`` keeps tied ones tied.
 
     Args:
         cell: The cell that has the parameter itself, not one inside it.

@@ -178,8 +178,7 @@ def store() -> Store:
     global _store  # noqa: PLW0603  (as above)
     if _store is None:
         rank, size = get_rank(), get_world_size()
-        address = socket.gethostbyname(os.environ.get("MS_SCHED_HOST", "127.0.0.1"))
-        port = _told_port(_free_port(address) if rank == 0 else 0)
+        address, port = _told_place(_free_place() if rank == 0 else ("0.0.0.0", 0))
         _store = _made_store(TCPStore(address, port, size, rank == 0, timeout=_JOIN), rank)
     return _store
 
@@ -191,17 +190,24 @@ def _made_store(raw: TCPStore, rank: int) -> Store:
     return made
 
 
-def _free_port(address: str) -> int:
+def _free_place() -> tuple[str, int]:
+    """An address and port of this host that the other ranks reach: rank 0 need not be where the scheduler is."""
+    scheduler = socket.gethostbyname(os.environ.get("MS_SCHED_HOST", "127.0.0.1"))
+    with socket.socket(type=socket.SOCK_DGRAM) as way:
+        way.connect((scheduler, 1))  # sends nothing, but chooses the address to send from
+        address = str(way.getsockname()[0])
     with socket.socket() as probe:
         probe.bind((address, 0))
-        return int(probe.getsockname()[1])
+        return address, int(probe.getsockname()[1])
 
 
-def _told_port(port: int) -> int:
-    """Rank 0's port, on every rank."""
-    told = mindspore.Tensor.from_numpy(np.array([port], np.int32))
+def _told_place(place: tuple[str, int]) -> tuple[str, int]:
+    """Rank 0's address and port, on every rank."""
+    address, port = place
+    told = mindspore.Tensor.from_numpy(np.array([*socket.inet_aton(address), port], np.int32))
     mindspore.mint.distributed.broadcast(told, 0, world_group())
-    return int(told.asnumpy()[0])
+    *parts, port = (int(number) for number in told.asnumpy())
+    return socket.inet_ntoa(bytes(parts)), port
 
 
 # --- groups ----------------------------------------------------------------------------------------------------------

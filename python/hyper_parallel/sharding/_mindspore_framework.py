@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -52,7 +53,10 @@ def tree_leaves(tree: Any) -> list[Any]:  # noqa: ANN401  (a tree of anything)
 def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:  # noqa: ANN401  (as above)
     """The same tree with each leaf changed."""
     if isinstance(tree, dict):
-        return type(tree)((key, tree_map(function, value)) for key, value in tree.items())
+        changed = copy.copy(tree)  # what else a class of dicts has: a defaultdict its factory
+        for key, value in tree.items():
+            changed[key] = tree_map(function, value)
+        return changed
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return type(tree)(*(tree_map(function, value) for value in tree))
     if isinstance(tree, list | tuple):
@@ -127,5 +131,4 @@ def put(places: Sequence[tuple[nn.Cell, str]], old: mindspore.Tensor, value: DTe
         set_parameter(places, value)
         return
     for owner, name in places:
-        owner._buffers.pop(name)
-        owner.__dict__[name] = value
+        owner._buffers[name] = value

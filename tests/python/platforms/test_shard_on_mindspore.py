@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 import mindspore
@@ -104,6 +105,42 @@ def what_does_not_fit(rank: Rank) -> None:
     assert not isinstance(cell.first.up, DTensor)
     for parameter, value in zip(cell.trainable_params(), before, strict=True):
         np.testing.assert_array_equal(parameter.asnumpy(), value)
+
+
+class Centred(nn.Cell):
+    """Takes a mean, a buffer, away; gives a mapping of a class of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", mindspore.Tensor(INPUTS))
+
+    def construct(self, x: Any) -> Any:
+        answer: defaultdict[str, Any] = defaultdict(list)
+        answer["out"] = x - self.mean
+        return answer
+
+
+def a_buffer_and_a_mapping(rank: Rank) -> None:
+    mesh, cell = DeviceMesh((rank.size,), ("dp",)), Centred()
+    plan = {
+        "parameter": {"mean": (Shard(0),)},
+        "forward": {"input": (Shard(0),), "output": {"out": (Replicate(),)}},
+    }
+    shard(cell, plan, mesh)
+    assert cell.mean.placements == (Shard(0),)
+    assert dict(cell.named_buffers())["mean"] is cell.mean
+    answer = cell(distribute_tensor(mindspore.Tensor(INPUTS * 3), mesh, [Replicate()]))
+    assert isinstance(answer, defaultdict)
+    assert answer["other"] == []
+    assert answer["out"].placements == (Replicate(),)
+    np.testing.assert_array_equal(answer["out"].full_tensor().asnumpy(), INPUTS * 3 - INPUTS)
+    shard(cell, {"parameter": {"mean": (Replicate(),)}}, mesh)
+    assert cell.mean.placements == (Replicate(),)
+    np.testing.assert_array_equal(cell.mean.full_tensor().asnumpy(), INPUTS)
+
+
+def test_a_buffer_stays_one_and_a_mapping_keeps_its_class(rank_pools: RankPools) -> None:
+    rank_pools[2].run(a_buffer_and_a_mapping)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])

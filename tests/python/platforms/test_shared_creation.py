@@ -252,6 +252,11 @@ FAULTS: dict[str, tuple[Callable[[], object], type[BaseException], str]] = {
         TypeError,
         f"distribute_tensor: tensor must be a {framework.NAME}.Tensor, not [1.0]",
     ),
+    "a shape that is a number": (
+        lambda: DTensor.from_local(framework.tensor(np.zeros(4)), make_mesh(2), [Replicate()], shape=4),  # type: ignore[arg-type]
+        TypeError,
+        "shape is 4 but must be a tuple of ints",
+    ),
     "not a mesh": (
         lambda: distribute_tensor(framework.tensor(numbered(SHAPE)), None, [Shard(0)]),  # type: ignore[arg-type]
         TypeError,

@@ -121,6 +121,72 @@ def test_gradients_go_through_in_place_forms(rank: Rank, name: str) -> None:
 
 
 @ranks(2)
+def test_a_nan_is_never_dropped(rank: Rank) -> None:
+    whole = np.array([np.nan, 1.0, -2.0, np.nan, 4.0, np.nan])
+    other = np.roll(whole, 1)
+    x = distributed(whole, Spread((6,), (2,), (RaggedShard((0,), (1, 2)),)))
+    y = distributed(other, Spread((6,), (2,), (RaggedShard((0,), (1, 2)),)))
+    assert_values(framework.call("relu", x).full_tensor(), np.maximum(whole, 0))
+    assert_values(x.maximum(y).full_tensor(), np.maximum(whole, other))
+    assert_values(x.minimum(y).full_tensor(), np.minimum(whole, other))
+    assert_values(x.clamp(min=-1).full_tensor(), np.maximum(whole, -1))
+    assert_values(x.clamp(-1, 2).full_tensor(), np.clip(whole, -1, 2))
+    assert_values(x.clamp_(max=2).full_tensor(), np.minimum(whole, 2))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int32", "int64"])
+@ranks(2)
+def test_quotients_by_numbers_are_rounded_as_said(rank: Rank, dtype: str) -> None:
+    whole = np.array([7.0, -7.0, 4.0])
+    x = distributed(whole, Spread((3,), (2,), (RaggedShard((0,), (1, 2)),)), dtype)
+    for other in (2, distributed(np.full(3, 2.0), Spread((3,), (2,), (Replicate(),)), dtype)):
+        assert_values(x.div(other, rounding_mode="trunc").full_tensor(), np.array([3.0, -3.0, 2.0]), dtype)
+        assert_values(x.div(other, rounding_mode="floor").full_tensor(), np.array([3.0, -4.0, 2.0]), dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@ranks(2)
+def test_reversed_forms_take_every_floating_dtype(rank: Rank, dtype: str) -> None:
+    whole = np.array([0.5, 1.0, 2.0])
+    x = distributed(whole, Spread((3,), (2,), (RaggedShard((0,), (1, 2)),)), dtype)
+    for result, expected in (
+        (2 + x, 2 + whole),
+        (2 - x, 2 - whole),
+        (2 * x, 2 * whole),
+        (2 / x, 2 / whole),
+        (4**x, 4**whole),
+    ):
+        assert_values(result.full_tensor(), expected, dtype)
+
+
+@ranks(2)
+def test_a_weight_of_one_gives_the_end_of_lerp(rank: Rank) -> None:
+    start, end = np.array([1e8, -1e8, 3.0]), np.array([1.0, 2.0, 5.0])
+    x, y, ones, zeros = (
+        distributed(whole, Spread((3,), (2,), (RaggedShard((0,), (1, 2)),)))
+        for whole in (start, end, np.ones(3), np.zeros(3))
+    )
+    for weight, expected in ((1.0, end), (0.0, start), (ones, end), (zeros, start)):
+        assert_values(x.lerp(y, weight).full_tensor(), expected)
+
+
+@ranks(2)
+def test_infinities_of_either_part_of_a_complex_number_are_found(rank: Rank) -> None:
+    whole = np.array([complex(np.inf, 0), complex(0, -np.inf), complex(1, np.nan)])
+    x = distributed(whole, Spread((3,), (2,), (RaggedShard((0,), (1, 2)),)), "complex64")
+    assert_values(framework.call("isinf", x).full_tensor(), np.array([True, True, False]), "bool")
+
+
+@ranks(2)
+def test_what_is_copied_takes_the_dtype_of_its_target(rank: Rank) -> None:
+    spread = Spread((3,), (2,), (RaggedShard((0,), (1, 2)),))
+    source = distributed(np.array([1.5, -2.5, 3.0]), spread)
+    target = distributed(np.zeros(3), spread, "int32")
+    assert target.copy_(source) is target
+    assert_values(target.full_tensor(), np.array([1, -2, 3]), "int32")
+
+
+@ranks(2)
 def test_the_first_ragged_operand_gives_the_layout(rank: Rank) -> None:
     whole = operands(1)[0]
     rows, cells, plain = (

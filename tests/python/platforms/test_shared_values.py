@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -52,6 +54,25 @@ def test_no_element_and_many_raise_also_where_this_rank_holds_one(rank: Rank) ->
         x = on_two(np.zeros(shape), placement)
         assert_raises(ValueError, "one element", x.item)
         assert_raises(ValueError, str(shape), lambda given=x: bool(given))
+
+
+@pytest.mark.parametrize("operation", ["max", "min"])
+@pytest.mark.parametrize("shape", [(), (1,)], ids=str)
+@ranks(3)
+def test_the_gradient_of_an_extreme_is_shared_by_those_who_hold_it(
+    rank: Rank, shape: tuple[int, ...], operation: str
+) -> None:
+    mesh = make_mesh(3)
+
+    def extreme(local: Any) -> Any:
+        pending = DTensor.from_local(local, mesh, [Partial(operation)], shape=shape)
+        return framework.weighted_sum(pending.full_tensor(grad_placements=[Replicate()]), np.full(shape, 2.0))
+
+    (alike,) = framework.gradients(extreme, [framework.tensor(np.full(shape, 5.0), "float64")])
+    np.testing.assert_array_equal(alike, np.full(shape, 2 / 3))
+    (unlike,) = framework.gradients(extreme, [framework.tensor(np.full(shape, 5.0 + rank.index), "float64")])
+    holder = {"max": 2, "min": 0}[operation]
+    np.testing.assert_array_equal(unlike, np.full(shape, 2.0 * (rank.index == holder)))
 
 
 @ranks(2)
