@@ -149,7 +149,14 @@ py::object run_or_fall_back(const Operation& operation, py::handle function, py:
     return run(operation, args, kwargs);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kUnimplemented) throw;
-    py::object answered = answer_by_fallback(function, args, kwargs);
+    py::object answered;
+    try {
+      answered = answer_by_fallback(function, args, kwargs);
+    } catch (const py::error_already_set& refusal) {
+      const py::object refused = py::module_::import("hyper_parallel.errors").attr("UnimplementedError");
+      if (!refusal.matches(refused)) throw;
+      throw error;  // nearer to what the caller wrote
+    }
     if (answered.ptr() == Py_NotImplemented) throw;
     return answered;
   }

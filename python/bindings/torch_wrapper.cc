@@ -132,6 +132,16 @@ class Entering final : public Bridge {
   }
 };
 
+/// Whether torch refuses to say where in the graph the tensor stands: a view that was made without gradients, after a
+/// write to what it shows.
+bool has_no_place(const at::Tensor& local) {
+  const auto* view = torch::autograd::impl::get_view_autograd_meta(local);
+  return view != nullptr && view->has_bw_view() &&
+         (view->get_creation_meta() == torch::autograd::CreationMeta::NO_GRAD_MODE ||
+          view->get_creation_meta() == torch::autograd::CreationMeta::INFERENCE_MODE) &&
+         view->get_attr_version() != local._version();
+}
+
 /// Gives the wrapper its leaving node, or none, as the local tensor requires grad or not.
 void leave(const at::Tensor& wrapper) {
   WrapperImpl& impl = impl_of(wrapper);
@@ -141,6 +151,7 @@ void leave(const at::Tensor& wrapper) {
     impl.bridge = nullptr;
     return;
   }
+  if (has_no_place(local)) return;
   Edge edge = torch::autograd::impl::gradient_edge(local);
   if (impl.bridge && impl.bridge->num_outputs() > 0 && impl.bridge->next_edge(0) == edge) return;
   impl.bridge = c10::make_intrusive<Leaving>(*impl.value(), std::move(edge));

@@ -34,8 +34,11 @@ def _handles(*handled: _Function) -> Callable[[Handler], Handler]:
         def run(function: _Function, args: _Args, kwargs: _Kwargs) -> Any:  # noqa: ANN401
             try:
                 return handler(function, args, kwargs)
-            except UnimplementedError:
-                answered = _fallback.run_on_normal(function.__name__, function, args, kwargs)
+            except UnimplementedError as refused:
+                try:
+                    answered = _fallback.run_on_normal(function.__name__, function, args, kwargs)
+                except UnimplementedError:
+                    raise refused from None  # nearer to what the caller wrote
                 if answered is NotImplemented:
                     raise
                 return answered

@@ -175,6 +175,8 @@ def _view_as(function: _Function, args: _Args, kwargs: _Kwargs) -> DTensor:
             f"view_as of a DTensor of shape {tuple(tensor.shape)} takes a DTensor of the same shape; "
             "redistribute to Replicate and leave by full_tensor()"
         )
+    if not _torch.layout(tensor).is_ragged:
+        return cast("DTensor", _torch.call("view", tensor, tuple(tensor.shape)))
     local = _torch.local(tensor)
     view = _torch.wrap_like(tensor, local.view_as(local))
     _torch.set_base(view, tensor)

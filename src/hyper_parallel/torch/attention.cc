@@ -5,12 +5,14 @@
 #include <optional>
 
 #include "hyper_parallel/base/error.h"
+#include "hyper_parallel/redistribute/redistribution.h"
 #include "hyper_parallel/torch/dropout.h"
 #include "hyper_parallel/torch/factories.h"
 #include "hyper_parallel/torch/operation_call.h"
 #include "hyper_parallel/torch/operation_rules.h"
 #include "hyper_parallel/torch/ruled_call.h"
 #include "hyper_parallel/torch/ruled_operands.h"
+#include "hyper_parallel/torch/scalar_dtype.h"
 
 namespace hyper_parallel {
 namespace {
@@ -29,10 +31,32 @@ DTensor later_columns(const DTensor& scores) {
   return run("triu", {full(shape, true, scores.mesh(), replicated, options), 1});
 }
 
+/// Halves in float32, as torch's own kernels keep scores: they leave the range and digits of a half.
+DTensor widened(const DTensor& tensor) {
+  const at::ScalarType wide = wide_dtype(tensor.dtype());
+  return wide == tensor.dtype() ? tensor : run("to", {tensor, wide});
+}
+
+/// Where the summed dim is cut: softmax and rounding do not commute with the sum.
+DTensor reduced(const DTensor& tensor) { return tensor.redistribute(gradient_layout(tensor.layout()).placements()); }
+
+void check_dtypes(const Operation& operation, const RuledOperands& operands) {
+  const at::ScalarType dtype = operands[0].dtype();
+  HP_CHECK(c10::isFloatingType(dtype) && operands[1].dtype() == dtype && operands[2].dtype() == dtype, kType,
+           "operation '", operation.name, "': query, key and value have dtypes ", c10::toString(dtype), ", ",
+           c10::toString(operands[1].dtype()), " and ", c10::toString(operands[2].dtype()),
+           " but must have one floating dtype");
+  if (operands.size() < 4) return;
+  const at::ScalarType mask = operands[3].dtype();
+  HP_CHECK(mask == at::kBool || mask == at::kFloat || mask == dtype, kType, "operation '", operation.name,
+           "': attn_mask has dtype ", c10::toString(mask), " but must be Bool, Float or that of query, ",
+           c10::toString(dtype));
+}
+
 DTensor masked(const DTensor& scores, const std::optional<DTensor>& mask, bool is_causal) {
   if (is_causal) return run("masked_fill", {scores, later_columns(scores), kNegativeInfinity});
   if (!mask) return scores;
-  if (mask->dtype() != at::kBool) return run("add", {scores, *mask});
+  if (mask->dtype() != at::kBool) return run("add", {scores, widened(*mask)});
   return run("masked_fill", {scores, run("logical_not", {*mask}), kNegativeInfinity});
 }
 
@@ -45,19 +69,21 @@ std::vector<DTensor> attention_with_dropout(const Operation& operation, const Bo
   HP_CHECK(dropped >= 0 && dropped <= 1, kInvalidArgument, "operation '", operation.name, "': dropout_p is ", dropped,
            " but must be in [0, 1]");
   if (dropped == 0) return call_ruled(operation, call);
-  operation.rule(arguments);  // raises for shapes that do not fit
+  check_ruled(operation, call);  // raises for shapes that do not fit, pending operands and unlike meshes
+  check_dtypes(operation, operands);
   const bool is_causal = arguments.flag("is_causal");
   const bool has_mask = operands.size() == 4;
   HP_CHECK(!is_causal || !has_mask, kInvalidArgument, "operation '", operation.name,
            "': attn_mask must be None if is_causal is True");
-  const DTensor& query = operands[0];
-  const double width = static_cast<double>(query.shape().back());
+  const at::ScalarType dtype = operands[0].dtype();
+  const double width = static_cast<double>(operands[0].shape().back());
   const double scale = arguments.is_given("scale") ? arguments.number("scale") : 1 / std::sqrt(width);
-  const DTensor scores =
-      run("matmul", {run("mul", {query, scale}), run("transpose", {operands[1], int64_t{-2}, int64_t{-1}})});
+  const DTensor keys = run("transpose", {widened(operands[1]), int64_t{-2}, int64_t{-1}});
+  const DTensor scores = reduced(run("matmul", {run("mul", {widened(operands[0]), scale}), keys}));
   const DTensor shares = masked(scores, has_mask ? std::optional(operands[3]) : std::nullopt, is_causal);
   const DTensor weights = dropout(run("_safe_softmax", {shares, int64_t{-1}}), dropped, DropoutMode::kTraining);
-  return {run("matmul", {weights, operands[2]})};
+  const DTensor result = run("matmul", {weights, widened(operands[2])});
+  return {result.dtype() == dtype ? result : run("to", {reduced(result), dtype})};
 }
 
 }  // namespace hyper_parallel

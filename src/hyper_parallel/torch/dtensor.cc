@@ -118,8 +118,11 @@ DTensor DTensor::redistribute_to(const Layout& target) const {
       communicator_, "redistribute", [] {},
       [&] { return str_cat(describe(layout_, shape_, local_), " to ", short_text(target.placements())); });
   const Redistribution move{layout_, target, gradient_layout(target), shape};
-  at::Tensor local = redistribute_local(local_, move, communicator_, ties());
-  return DTensor(std::move(local), onto, target, shape_);
+  DTensor result(redistribute_local(local_, move, communicator_, ties()), onto, target, shape_);
+  if (!result.requires_grad()) return result;
+  at::Tensor counts = redistribute_ties(local_, ties(), move, communicator_);
+  if (counts.defined()) result.set_ties(std::move(counts));
+  return result;
 }
 
 at::Tensor DTensor::full_tensor(const std::optional<std::vector<Placement>>& grad_placements) const {

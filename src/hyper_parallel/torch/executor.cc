@@ -4,6 +4,7 @@
 #include <ATen/ops/_unsafe_view.h>
 #include <ATen/ops/as_strided.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <vector>
@@ -106,6 +107,12 @@ Reduction reduction_of(ReduceOp op) {
   raise(ErrorCode::kInternal, "unknown reduce op");
 }
 
+/// Values in memory as they are: neither lazily conjugate or negative, nor zeros that have no memory, as autograd
+/// makes.
+at::Tensor with_plain_storage(const at::Tensor& local) {
+  return local._is_zerotensor() ? at::zeros(local.sizes(), local.options()) : local.resolve_conj().resolve_neg();
+}
+
 at::Tensor run_reduce(const RankStep& step, const at::Tensor& source, const MeshCommunicator& communicator) {
   const Combine& combine = *step.combine;
   // Every member sends the same pieces of the region, in the same order; `order` is where they lie in the target.
@@ -145,7 +152,7 @@ at::Tensor execute(const RankPlan& plan, const at::Tensor& local, const MeshComm
     check_reducible("redistribute", number_kind(local.scalar_type()), c10::toString(local.scalar_type()),
                     step.combine->op);
   }
-  at::Tensor flat = local.detach().contiguous().view({-1});
+  at::Tensor flat = with_plain_storage(local.detach()).contiguous().view({-1});
   for (const RankStep& step : plan.steps) {
     HP_DCHECK(flat.numel() == step.source_numel);
     flat = step.combine ? run_reduce(step, flat, communicator) : run_move(step, flat, communicator);

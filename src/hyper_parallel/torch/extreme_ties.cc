@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/eq.h>
+#include <ATen/ops/isnan.h>
 #include <ATen/ops/sum.h>
 
 #include <utility>
@@ -19,7 +20,7 @@ at::Tensor ExtremeTies::of(const at::Tensor& share) const {
   return is_written ? at::Tensor() : counts_;
 }
 
-at::Tensor count_ties(const at::Tensor& local, const at::Tensor& share, at::IntArrayRef dims) {
+at::Tensor count_ties(const at::Tensor& local, const at::Tensor& share, at::IntArrayRef dims, NanTies nans) {
   const at::NoGradGuard constant;
   const bool keeps_dims = share.dim() == local.dim();
   at::Tensor broadcast = share;
@@ -28,7 +29,9 @@ at::Tensor count_ties(const at::Tensor& local, const at::Tensor& share, at::IntA
   }
   // Strides as those of the share: a view of it is a view of the counts too.
   at::Tensor counts = at::empty_like(share, share.options().dtype(wide_dtype(share.scalar_type())));
-  counts.copy_(at::sum(at::eq(local, broadcast), dims, keeps_dims, counts.scalar_type()));
+  at::Tensor has = at::eq(local, broadcast);
+  if (nans == NanTies::kAll) has = has.logical_or_(at::isnan(local));  // one makes the extreme NaN
+  counts.copy_(at::sum(has, dims, keeps_dims, counts.scalar_type()));
   return counts;
 }
 

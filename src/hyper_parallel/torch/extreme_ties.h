@@ -28,8 +28,11 @@ class ExtremeTies {
   uint32_t version_;
 };
 
+/// Whether cells that are NaN have the value of a max or min that is NaN.
+enum class NanTies { kNone, kAll };
+
 /// How many cells of `local` have the value of `share`, their max or min over `dims`, in `wide_dtype` of it. `share`
 /// keeps the dims if it has as many as `local`. No part of the graph.
-at::Tensor count_ties(const at::Tensor& local, const at::Tensor& share, at::IntArrayRef dims);
+at::Tensor count_ties(const at::Tensor& local, const at::Tensor& share, at::IntArrayRef dims, NanTies nans);
 
 }  // namespace hyper_parallel

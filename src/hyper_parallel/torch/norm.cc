@@ -2,13 +2,11 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/nan_to_num.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/sum.h>
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -58,14 +56,10 @@ at::Tensor local_norm(const at::Tensor& local, const NormOptions& options, at::I
   return at::linalg_vector_norm(local, options.order, dims, keeps, options.dtype);
 }
 
-/// How many cells of this rank have the greatest absolute value, `norms`: a NaN is one where the norm is.
+/// How many cells of this rank have the greatest absolute value, `norms`.
 at::Tensor greatest_cells(const at::Tensor& local, const at::Tensor& norms, at::IntArrayRef dims) {
   const at::NoGradGuard constant;
-  const auto comparable = [](const at::Tensor& values) {
-    const double infinity = std::numeric_limits<double>::infinity();
-    return at::nan_to_num(values.abs(), /*nan=*/-1.0, /*posinf=*/infinity, /*neginf=*/-infinity);
-  };
-  return count_ties(comparable(local.to(norms.scalar_type())), comparable(norms), dims);
+  return count_ties(local.abs().to(norms.scalar_type()), norms, dims, NanTies::kAll);
 }
 
 /// From the greatest absolute values of parts to those of the whole: shares of a max, which `count_cells` counts.

@@ -21,4 +21,12 @@ void check_one_element(const Operation& operation, std::string_view name, const 
 /// it: the write would not reach that tensor.
 void check_reaches_base(const Operation& operation, const DTensor& written);
 
+/// Throws kFailedPrecondition, with torch's text, for an in-place operation on a leaf that requires grad where autograd
+/// records.
+void check_no_leaf(const Operation& operation, const DTensor& written);
+
+/// What `operation` makes of tensors of the logical shapes, without values: throws what torch throws for their dtypes and
+/// shapes, an in-place form's cast or enlargement too.
+at::Tensor outline_of(const Operation& operation, const BoundCall& call);
+
 }  // namespace hyper_parallel

@@ -126,6 +126,16 @@ void check_one(const Operation& operation, const BoundCall& call) {
   }
 }
 
+/// That the result of an out-of-place operation can be copied to `written`.
+void check_copies(const Operation& operation, const DTensor& written, const at::Tensor& result) {
+  HP_CHECK(c10::canCast(result.scalar_type(), written.dtype()), kType, "operation '", operation.name,
+           "': the result type ", c10::toString(result.scalar_type()), " can't be cast to ",
+           c10::toString(written.dtype()));
+  HP_CHECK(result.sizes() == at::IntArrayRef(written.shape()), kInvalidArgument, "operation '", operation.name,
+           "': the result has shape ", tuple_text(result.sizes()), " but what it is written to has ",
+           tuple_text(written.shape()));
+}
+
 /// The call of a form on lists as calls of the single operation, which lays operands out that lie unlike. All are
 /// checked before the first one writes.
 std::vector<DTensor> call_singly(const Operation& operation, const BoundCall& bound, size_t length) {
@@ -141,6 +151,11 @@ std::vector<DTensor> call_singly(const Operation& operation, const BoundCall& bo
     arguments.push_back(single_arguments(bound, i));
     calls.push_back(bind_arguments(single, arguments.back().positional, arguments.back().keywords));
     check_one(single, calls.back());
+    if (!operation.writes) continue;
+    const DTensor& written = *arguments.back().positional.front().dtensor();
+    check_no_leaf(operation, written);
+    const at::Tensor outline = outline_of(single, calls.back());
+    if (copies) check_copies(operation, written, outline);
   }
   std::vector<DTensor> results;
   for (size_t i = 0; i < length; ++i) {

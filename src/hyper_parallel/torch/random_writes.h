@@ -13,9 +13,9 @@ namespace hyper_parallel {
 
 /// torch.Tensor.uniform_: (self, from, to, generator), uniform in [from, to). uniform_(0, 1) writes what `rand` draws.
 ///
-/// Throws on every rank, before anything is drawn: kInvalidArgument for from > to, bounds of an infinite distance, a
-/// Partial tensor, or a view whose write would be lost; kType for a dtype that is not floating point, and for a
-/// generator. As torch for a leaf that requires grad.
+/// Throws on every rank, before anything is drawn: kInvalidArgument for from > to, bounds or a distance that the dtype
+/// does not hold, a Partial tensor, or a view whose write would be lost; kType for a dtype that is not floating point,
+/// and for a generator; kFailedPrecondition for a leaf that requires grad.
 std::vector<DTensor> uniform_in_place(const Operation& operation, const BoundCall& call);
 
 /// torch.Tensor.normal_: (self, mean, std, generator). normal_(0, 1) writes what `randn` draws. Throws kInvalidArgument

@@ -25,17 +25,32 @@ at::Tensor run_plan(const at::Tensor& local, const Layout& source, const Layout&
   return execute(*communicator.plans().get(source, target, shape, communicator.rank()), local, communicator);
 }
 
-/// What a rank's share of the gradient of a max or min is worth: its part of all cells that hold the extreme, else 0. A
-/// constant to the graph: it changes nowhere but where the holders do.
-at::Tensor extreme_weight(const at::Tensor& share, const at::Tensor& ties, const Redistribution& move,
-                          const ExtremeGradient& layouts, const MeshCommunicator& communicator) {
+/// How many cells hold a max or min, where `move` resolves it: on this rank, and on all ranks that it resolves.
+struct Holders {
+  at::Tensor own;
+  at::Tensor all;
+};
+
+Holders holders_of(const at::Tensor& share, const at::Tensor& ties, const Redistribution& move,
+                   const ExtremeGradient& layouts, const MeshCommunicator& communicator) {
   const at::NoGradGuard constant;
   const at::Tensor extreme = run_plan(share, move.source, layouts.reduced, move.shape, communicator);
   at::Tensor holds = at::eq(share, extreme).to(wide_dtype(share.scalar_type()));
   // A NaN equals nothing; whether a share of one stands for cells is for the ties to say.
   if (ties.defined()) holds = at::where(holds.logical_or(share.isnan()), ties, at::zeros_like(ties));
-  const at::Tensor all = run_plan(holds, layouts.counted, layouts.everywhere, move.shape, communicator);
-  return holds.div(all).to(share.scalar_type());
+  return {holds, run_plan(holds, layouts.counted, layouts.everywhere, move.shape, communicator)};
+}
+
+/// The way back of a gradient that each rank goes on with for its own cells: what comes back to it are shares.
+Redistribution backward_for_cells(const Redistribution& move, const Layout& reduced) {
+  Redistribution back = backward_of(move);
+  std::vector<Placement> incoming = back.incoming.placements();
+  for (size_t dim = 0; dim < incoming.size(); ++dim) {
+    const bool resolved = is_partial(move.source.placements()[dim]) && is_replicate(reduced.placements()[dim]);
+    if (resolved) incoming[dim] = Partial(ReduceOp::kSum);
+  }
+  back.incoming = back.incoming.with_placements(std::move(incoming));
+  return back;
 }
 
 /// A redistribution that the autograd graph can keep.
@@ -69,17 +84,31 @@ struct RedistributeLocal : torch::autograd::Function<RedistributeLocal> {
                          short_text(move.source.placements()));
         });
     // An undefined gradient has been made zeros by torch, so that this rank still enters the collectives.
-    at::Tensor gradient = redistribute_local(gradients[0], backward_of(move), saved->communicator);
-    if (const int64_t divisor = gradient_divisor(move); divisor != 1) gradient = gradient.div(divisor);
     if (const auto layouts = extreme_gradient(move)) {
       const at::Tensor share = context->get_saved_variables()[0];
-      gradient = gradient.mul(extreme_weight(share, saved->ties, move, *layouts, saved->communicator));
+      const Holders holders = holders_of(share, saved->ties, move, *layouts, saved->communicator);
+      const at::Tensor gradient =
+          redistribute_local(gradients[0], backward_for_cells(move, layouts->reduced), saved->communicator);
+      // A constant to the graph: it changes nowhere but where the holders do.
+      return {gradient.mul(holders.own.div(holders.all).to(share.scalar_type())), {}};
     }
+    at::Tensor gradient = redistribute_local(gradients[0], backward_of(move), saved->communicator);
+    if (const int64_t divisor = gradient_divisor(move); divisor != 1) gradient = gradient.div(divisor);
     return {gradient, {}};
   }
 };
 
 }  // namespace
+
+at::Tensor redistribute_ties(const at::Tensor& share, const at::Tensor& ties, const Redistribution& move,
+                             const MeshCommunicator& communicator) {
+  if (!ties.defined() || !move.target.has_partial() || parts_of(move).size() != 1) return {};
+  const at::NoGradGuard constant;
+  const auto layouts = extreme_gradient(move);
+  if (!layouts) return run_plan(ties, move.source, move.target, move.shape, communicator);
+  const Holders holders = holders_of(share, ties, move, *layouts, communicator);
+  return run_plan(holders.all, layouts->reduced, move.target, move.shape, communicator);
+}
 
 at::Tensor redistribute_local(const at::Tensor& local, const Redistribution& redistribution,
                               const MeshCommunicator& communicator, const at::Tensor& ties) {

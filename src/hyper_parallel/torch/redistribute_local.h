@@ -18,4 +18,9 @@ namespace hyper_parallel {
 at::Tensor redistribute_local(const at::Tensor& local, const Redistribution& redistribution,
                               const MeshCommunicator& communicator, const at::Tensor& ties = {});
 
+/// The ties of the target's share, where a max or min stays pending there; else undefined. Communicates; every rank of
+/// the mesh must call alike.
+at::Tensor redistribute_ties(const at::Tensor& share, const at::Tensor& ties, const Redistribution& redistribution,
+                             const MeshCommunicator& communicator);
+
 }  // namespace hyper_parallel

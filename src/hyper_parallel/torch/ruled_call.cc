@@ -21,6 +21,7 @@
 #include "hyper_parallel/torch/ruled_plan.h"
 #include "hyper_parallel/torch/ruled_reduction.h"
 #include "hyper_parallel/torch/scalar_dtype.h"
+#include "hyper_parallel/torch/share_node.h"
 
 namespace hyper_parallel {
 namespace {
@@ -89,7 +90,7 @@ class RuledCall {
       HP_CHECK(std::ranges::equal(locals[i].sizes(), expected), kInternal, "internal error: operation '",
                operation_.name, "' gave a local result of shape ", tuple_text(locals[i].sizes()), " where the rule ",
                to_string(plan_->rule), " has ", tuple_text(expected));
-      results.push_back(wrap(with_all_operands(std::move(locals[i])), i));
+      results.push_back(wrap(in_graph(with_all_operands(std::move(locals[i])), i), i));
       if (is_copied_view()) results.back().mark_copied_view();
     }
     return results;
@@ -142,6 +143,41 @@ class RuledCall {
   DTensor wrap(at::Tensor local, size_t index) const {
     return DTensor::unchecked(std::move(local), operands_.first().mesh(), plan_->propagation.results[index],
                               plan_->rule.results[index].shape.to_vector());
+  }
+
+  /// `local` where gradients of second order find what this rank does with its cells alone.
+  at::Tensor in_graph(at::Tensor local, size_t index) const {
+    const Layout& layout = plan_->propagation.results[index];
+    if (!layout.has_partial()) return local;
+    if (is_product_of_pending()) return behind_first_order_node(local, operation_.name);
+    std::vector<int64_t> cut;
+    for (size_t dim = 0; dim < layout.placements().size(); ++dim) {
+      // The gradient of a max or min is weighed by rank where it is resolved, and becomes the rank's own there.
+      const auto* partial = std::get_if<Partial>(&layout.placements()[dim]);
+      const bool is_sum = partial != nullptr && (partial->op == ReduceOp::kSum || partial->op == ReduceOp::kAvg);
+      if (is_sum && !is_pending_on(dim)) cut.push_back(static_cast<int64_t>(dim));
+    }
+    if (cut.empty()) return local;
+    return behind_share_node(local, layout, plan_->rule.results[index].shape, cut, operands_.first().mesh());
+  }
+
+  bool is_pending_on(size_t mesh_dim) const {
+    return std::ranges::any_of(plan_->propagation.operands, [&](const PreparedOperand& operand) {
+      return is_partial(operand.layout.placements()[mesh_dim]);
+    });
+  }
+
+  bool is_product_of_pending() const {
+    if (plan_->rule.pending.carriers != Pending::Carriers::kOne) return false;
+    bool pending = false;
+    bool others = false;
+    for (size_t i = 0; i < locals_.size(); ++i) {
+      const bool carries = plan_->propagation.operands[i].layout.has_partial();
+      pending = pending || carries;
+      const bool is_factor = plan_->rule.operands[i].term == Operand::Term::kFactor;
+      others = others || (!carries && is_factor && locals_[i].requires_grad());
+    }
+    return pending && others;
   }
 
   /// On a rank outside the mesh: the empty tensors get the version and the place in the graph of those inside.

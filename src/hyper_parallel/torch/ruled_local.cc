@@ -69,7 +69,7 @@ Stack call_locally(const PreparedCall& prepared) {
     case LocalCall::kMean:
       return is_cut(prepared.plan) ? Stack{mean_of_parts(prepared)} : as_called();
     case LocalCall::kExtreme:
-      return is_cut(prepared.plan) && has_no_cells(prepared) ? Stack{neutral_result(prepared)} : as_called();
+      return is_cut(prepared.plan) && has_no_cells(prepared) ? neutral_result(prepared) : as_called();
     case LocalCall::kMeanLoss:
     case LocalCall::kClassLoss:
       return is_cut(prepared.plan) && takes_mean(prepared) ? Stack{mean_of_losses(prepared)} : as_called();

@@ -134,14 +134,23 @@ bool has_no_cells(const PreparedCall& prepared) {
                              [&](int64_t dim) { return prepared.locals.front().size(dim) == 0; });
 }
 
-at::Tensor neutral_result(const PreparedCall& prepared) {
-  const at::ScalarType dtype = prepared.locals.front().scalar_type();
-  const at::Tensor nothing = sum_of_cells(prepared, dtype);  // zeros, in the graph
-  return nothing.add(at::full({}, neutral(prepared.plan.rule.reduction, dtype), nothing.options()));
+torch::jit::Stack neutral_result(const PreparedCall& prepared) {
+  const at::Tensor& local = prepared.locals.front();
+  std::vector<int64_t> sizes = local.sizes().vec();
+  for (const int64_t dim : reduced_dims(prepared.plan.rule)) {
+    if (sizes[static_cast<size_t>(dim)] == 0) sizes[static_cast<size_t>(dim)] = 1;
+  }
+  const at::Tensor cells = at::full(sizes, neutral(prepared.plan.rule.reduction, local.scalar_type()), local.options());
+  // The operation itself, so that a write to its result is found out here as on the other ranks; the sum of nothing
+  // ties it to the graph.
+  return call_on(prepared.operation, prepared.call, {cells.add(at::sum(local, local.scalar_type()))});
 }
 
 at::Tensor ties_of_extreme(const PreparedCall& prepared, const at::Tensor& share) {
-  return count_ties(prepared.locals.front(), share, reduced_dims(prepared.plan.rule));
+  // As torch shares the gradient of a NaN: amax and amin make all gradients NaN, max and min go to the NaNs.
+  const std::string_view name = prepared.operation.name;
+  const NanTies nans = name == "max" || name == "min" ? NanTies::kAll : NanTies::kNone;
+  return count_ties(prepared.locals.front(), share, reduced_dims(prepared.plan.rule), nans);
 }
 
 void check_neutral(const Operation& operation, at::ScalarType dtype) {

@@ -22,8 +22,8 @@ at::Tensor mean_of_losses(const PreparedCall& prepared);
 
 /// Whether this rank has nothing along a reduced dim.
 bool has_no_cells(const PreparedCall& prepared);
-/// Of a part without cells the value that any other one replaces.
-at::Tensor neutral_result(const PreparedCall& prepared);
+/// Of a part without cells the value that any other one replaces, as the dispatcher gives results.
+torch::jit::Stack neutral_result(const PreparedCall& prepared);
 /// How many cells of this rank have the value of `share`, what it gives to a max or min. See `extreme_ties.h`.
 at::Tensor ties_of_extreme(const PreparedCall& prepared, const at::Tensor& share);
 /// Throws kUnimplemented if `dtype` has no such value: a rank that has cells would not find that.

@@ -18,6 +18,7 @@ from support.worker import Rank
 
 BATCH, HEADS, ROWS, KEYS, WIDTH, COLUMNS = 2, 3, 4, 5, 6, 7
 DROPPED = 0.4
+CUT = (Shard(3), Shard(3), Shard(0))
 LAYOUTS: list[list[Placement]] = [
     [Replicate(), Replicate(), Replicate()],
     [Shard(0), Shard(0), Shard(0)],
@@ -107,6 +108,37 @@ def test_heads_that_lie_alike_need_no_communication_and_stay_cut(rank: Rank) -> 
 
 
 @ranks(2)
+def test_a_width_that_is_cut_is_summed_before_the_softmax(rank: Rank) -> None:
+    mesh = make_mesh(2)
+    factor = factor_of(mesh)
+    query, key, value = operands()
+    expected = reference([query, key, value], None, factor, is_causal=False, scale=1 / math.sqrt(WIDTH))
+    cut = [hp.distribute_tensor(tensor, mesh, [how]) for tensor, how in zip((query, key, value), CUT, strict=True)]
+    hp.manual_seed(7)
+    result = F.scaled_dot_product_attention(*cut, dropout_p=DROPPED)
+    assert isinstance(result, DTensor)
+    assert_close(result.full_tensor(), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@ranks(2)
+def test_halves_keep_their_scores_in_float32(rank: Rank, dtype: torch.dtype) -> None:
+    mesh = make_mesh(2)
+    factor = factor_of(mesh)
+    halves = [(tensor * 100).to(dtype) for tensor in operands()]
+    mask = torch.randn(ROWS, KEYS, generator=torch.Generator().manual_seed(6))
+    expected = reference(
+        [half.double() for half in halves], mask.double(), factor, is_causal=False, scale=1 / math.sqrt(WIDTH)
+    )
+    given = [hp.distribute_tensor(half, mesh, [Shard(1)]) for half in halves]
+    hp.manual_seed(7)
+    result = F.scaled_dot_product_attention(*given, hp.distribute_tensor(mask, mesh, [Replicate()]), DROPPED)
+    assert isinstance(result, DTensor)
+    assert result.dtype == dtype
+    torch.testing.assert_close(result.full_tensor().double(), expected, rtol=1e-2, atol=1e-2)
+
+
+@ranks(2)
 def test_the_ends_of_the_range(rank: Rank) -> None:
     given = [hp.distribute_tensor(tensor, make_mesh(2), [Shard(0)]) for tensor in operands()]
     all_dropped = F.scaled_dot_product_attention(*given, dropout_p=1.0)
@@ -123,6 +155,7 @@ def test_what_does_not_fit_raises_on_every_rank(rank: Rank) -> None:
     query, key, value = (hp.distribute_tensor(tensor, mesh, [Replicate()]) for tensor in operands())
     mask = hp.distribute_tensor(torch.ones(ROWS, KEYS).bool(), mesh, [Replicate()])
     pending = DTensor.from_local(operands()[0], mesh, [Partial()])
+    few = hp.distribute_tensor(operands()[1][:, :1], mesh, [Replicate()])
     ragged = hp.distribute_tensor(operands()[0], mesh, [RaggedShard((0,), (1, 1))])
     attend = F.scaled_dot_product_attention
     refused: list[tuple[type[Exception], str, Callable[[], object]]] = [
@@ -131,6 +164,9 @@ def test_what_does_not_fit_raises_on_every_rank(rank: Rank) -> None:
         (ValueError, "must be None if is_causal", lambda: attend(query, key, value, mask, 0.5, is_causal=True)),
         (ValueError, "they must be (..., L, E)", lambda: attend(query, value, value, None, 0.5)),
         (ValueError, "does not broadcast", lambda: attend(query, key, value, query, 0.5)),
+        (TypeError, "attn_mask has dtype Long", lambda: attend(query, key, value, mask.long(), 0.5)),
+        (TypeError, "dtypes Double, Float and Double", lambda: attend(query, key.float(), value, None, 0.5)),
+        (NotImplementedError, "batch dims and heads must be equal", lambda: attend(query, few, few, None, 0.5)),
         (ValueError, "pending reduction", lambda: attend(pending, key, value, None, 0.5)),
         (NotImplementedError, "not supported on a ragged DTensor", lambda: attend(ragged, key, value, None, 0.5)),
     ]

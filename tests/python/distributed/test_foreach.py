@@ -107,6 +107,14 @@ def test_a_fault_in_one_element_that_lies_unlike_changes_none(rank: Rank) -> Non
     odd = distribute_tensor(torch.ones(5), make_mesh(2), [Shard(0)])
     assert_raises(ValueError, "broadcast", lambda: torch._foreach_add_(x, [y[0], y[1], odd]))
     assert_raises(ValueError, "_foreach_mul_", lambda: torch._foreach_mul_(x, y[:2]))
+    enlarging = distribute_tensor(torch.ones(2, *layouts.SHAPE), make_mesh(2), [Replicate()])
+    assert_raises(ValueError, "maximum", lambda: torch._foreach_maximum_(x, [y[0], y[1], enlarging]))
+    leaves = [*x[:2], x[2].detach().requires_grad_()]
+    assert_raises(RuntimeError, "a leaf Variable that requires grad", lambda: torch._foreach_add_(leaves, y))
+    integers = [*x[:2], distribute_tensor(plain_lists()[0][2].long(), make_mesh(2), [Replicate()])]
+    for change in (torch._foreach_add_, torch._foreach_maximum_):
+        with pytest.raises((TypeError, RuntimeError), match=r"can't be cast|Promotion"):
+            change(integers, y)
     for tensor, local in zip(x, before, strict=True):
         assert torch.equal(tensor._local_tensor, local)
         assert tensor._version == 0

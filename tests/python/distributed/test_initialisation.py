@@ -11,7 +11,7 @@ from torch import nn
 
 import hyper_parallel as hp
 from hyper_parallel import DeviceMesh, DTensor, Partial, Placement, RaggedShard, Replicate, Shard
-from support.checks import assert_consistent, assert_equal, assert_part, assert_raises, make_mesh
+from support.checks import assert_consistent, assert_equal, assert_part, assert_raises, make_mesh, whole_of
 from support.ranks import ranks
 from support.truth import Spread
 from support.worker import Rank
@@ -145,7 +145,11 @@ def test_what_cannot_be_written_raises_on_every_rank_and_writes_nothing(rank: Ra
     columns = hp.distribute_tensor(whole, mesh, [Shard(1)])
     refused: list[tuple[type[Exception], str, Callable[[], object]]] = [
         (ValueError, "operation 'uniform_': from is 2 and to is 1", lambda: x.uniform_(2, 1)),
-        (ValueError, "distance must be finite", lambda: x.uniform_(0, math.inf)),
+        (ValueError, "from is 0 and to is inf", lambda: x.uniform_(0, math.inf)),
+        (ValueError, "beyond the greatest Float", lambda: x.uniform_(0, 1e39)),
+        (ValueError, "beyond the greatest Float", lambda: x.uniform_(-3e38, 3e38)),
+        (ValueError, "beyond the greatest Float", lambda: x.uniform_(1e39, 1e39)),
+        (ValueError, "beyond the greatest Half, 65504", lambda: x.half().uniform_(0, 1e5)),
         (ValueError, "operation 'normal_': std is -1 but must not be negative", lambda: x.normal_(0, -1)),
         (TypeError, "torch._C.Generator is not supported", lambda: x.normal_(generator=torch.Generator())),
         (TypeError, "dtype Long has no random numbers", lambda: integers.normal_()),
@@ -156,9 +160,9 @@ def test_what_cannot_be_written_raises_on_every_rank_and_writes_nothing(rank: Ra
     ]  # fmt: skip
     for error, text, action in refused:
         assert_raises(error, text, action)
-    leaf = x.detach().requires_grad_()
-    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
-        leaf.normal_()
+    leaf, before = x.detach().requires_grad_(), hp.get_rng_state()
+    assert_raises(RuntimeError, "a leaf Variable that requires grad", leaf.normal_)
+    assert hp.get_rng_state() == before
     assert_equal(x.full_tensor(), whole)
 
 
@@ -170,6 +174,35 @@ def test_a_write_ends_the_gradient_of_what_was_there(rank: Rank) -> None:
     y.sum().backward()
     assert x.grad is not None
     assert_equal(x.grad.full_tensor(), torch.zeros(4, 3))
+
+
+@ranks(2, check=True)
+def test_ranks_that_ask_for_unlike_numbers_raise_together_under_the_check(rank: Rank) -> None:
+    x = hp.zeros(4, device_mesh=make_mesh(2))
+    assert_raises(RuntimeError, "mean 0 std 2", lambda: x.normal_(0, 1 + rank.index))
+    assert_raises(RuntimeError, "from 0 to 2", lambda: x.uniform_(0, 1 + rank.index))
+    assert_equal(x.full_tensor(), torch.zeros(4))
+
+
+@ranks(2)
+def test_views_of_a_leaf_are_written_without_gradients(rank: Rank) -> None:
+    for placement in LAYOUTS[:3]:
+        weight = hp.distribute_tensor(torch.ones(4, 6), make_mesh(2), [placement]).requires_grad_()
+        plain = torch.ones(4, 6, requires_grad=True)
+        for tensor in (weight, plain):
+            with torch.no_grad():
+                tensor[1].fill_(0)
+                tensor.view(2, 2, 6)[1].mul_(3)
+                tensor.t().add_(1)
+            (tensor * tensor).sum().backward()
+        assert_equal(whole_of(weight), plain.detach())
+        assert weight.grad is not None
+        assert_equal(weight.grad.full_tensor(), plain.grad)
+    for placement in LAYOUTS[:3]:
+        embedding = nn.Embedding(4, 6, padding_idx=1)
+        embedding.weight = nn.Parameter(hp.distribute_tensor(torch.ones(4, 6), make_mesh(2), [placement]))
+        embedding.reset_parameters()
+        assert_equal(whole_of(embedding.weight)[1], torch.zeros(6))
 
 
 @ranks(4)

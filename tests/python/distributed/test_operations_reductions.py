@@ -170,14 +170,64 @@ def test_a_share_of_an_extreme_that_was_written_counts_for_one(rank: Rank) -> No
     assert_equal(gradient_of(x)._local_tensor, torch.tensor([[0.5, 0.0], [0.25, 0.25]])[rank.index])
 
 
+NANS = [1.0, math.nan, 2.0, math.nan, 3.0, math.nan]
+
+
+@pytest.mark.parametrize("values", [NANS, [3.0, 1.0, 2.0, math.nan], [1.0, 3.0, math.nan, 2.0]], ids=str)
 @ranks(2)
-def test_the_gradient_of_a_norm_of_order_inf_goes_to_the_nans(rank: Rank) -> None:
-    whole = torch.tensor([1.0, math.nan, 2.0, math.nan, 3.0, math.nan]).requires_grad_()
-    x = distribute_tensor(whole, make_mesh(2), [Shard(0)])
+def test_the_gradient_of_an_extreme_of_nans_is_torchs(rank: Rank, values: list[float]) -> None:
+    for reduce in (
+        lambda t: torch.linalg.vector_norm(t, math.inf), lambda t: t.max(), lambda t: t.min(), lambda t: t.amax(0),
+        lambda t: t.amin(0),
+    ):  # fmt: skip
+        whole = torch.tensor(values).requires_grad_()
+        x = distribute_tensor(whole.detach(), make_mesh(2), [Shard(0)]).requires_grad_()
+        reduce(x).full_tensor([Replicate()]).backward()
+        reduce(whole).backward()
+        assert whole.grad is not None
+        assert_equal(gradient_of(x).full_tensor(), whole.grad)
+
+
+@ranks(2)
+def test_the_greatest_of_complex_numbers_has_its_gradient(rank: Rank) -> None:
+    whole = torch.tensor([3 + 4j, 1, 5j, 0]).requires_grad_()
+    x = distribute_tensor(whole.detach(), make_mesh(2), [Shard(0)]).requires_grad_()
     torch.linalg.vector_norm(x, math.inf).full_tensor([Replicate()]).backward()
     torch.linalg.vector_norm(whole, math.inf).backward()
     assert whole.grad is not None
-    assert_equal(gradient_of(x).full_tensor(), whole.grad)
+    assert_close(gradient_of(x).full_tensor(), whole.grad)
+
+
+@ranks(4)
+def test_a_share_that_is_resolved_step_by_step_keeps_its_cells(rank: Rank) -> None:
+    whole = torch.tensor([[5.0, 0, 5], [5, 5, 0], [1, 5, 5], [5, 1, 5], [5, 5, 2], [0, 5, 5]])
+    plain = whole.clone().requires_grad_()
+    (plain.amax(0) * torch.arange(1.0, 4)).sum().backward()
+    mesh = make_mesh(2, 2)
+    top, weight = Partial("max"), distribute_tensor(torch.arange(1.0, 4), mesh, [Replicate()] * 2)
+    for lies, steps in (
+        ([Shard(0), Shard(0)], [[top, Replicate()]]),
+        ([Shard(0), Shard(0)], [[Replicate(), top]]),
+        ([Shard(0), Shard(1)], [[top, Replicate()]]),
+        ([Shard(1), Shard(0)], [[Replicate(), top]]),
+        ([Replicate(), Shard(0)], [[Shard(0), top]]),
+    ):
+        x = distribute_tensor(whole, mesh, lies).requires_grad_()
+        y = x.amax(0)
+        for step in (*steps, [Replicate(), Replicate()]):
+            y = y.view_as(y).redistribute(placements=step)
+        (y * weight).sum().backward()
+        assert_close(gradient_of(x).full_tensor(), plain.grad)
+
+
+@ranks(2)
+def test_a_write_to_an_extreme_is_found_out_on_every_rank(rank: Rank) -> None:
+    # One row: the other rank has no cells.
+    x = distribute_tensor(torch.ones(1, 3).requires_grad_(), make_mesh(2), [Shard(0)])
+    y = x.amax(0)
+    y.zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.full_tensor([Replicate()]).sum().backward()
 
 
 @ranks(2)
