@@ -61,12 +61,15 @@ bool has_unlike_reductions(const Redistribution& move) {
 bool may_be_gradient_of(const Placement& gradient, const Placement& placement) {
   if (gradient == placement) return true;
   if (!is_replicate(placement) && !is_partial(placement)) return false;
-  const auto* partial = std::get_if<Partial>(&gradient);
-  return is_replicate(gradient) ||
-         (partial != nullptr && (partial->op == ReduceOp::kSum || partial->op == ReduceOp::kAvg));
+  return is_replicate(gradient) || is_linear_partial(gradient);
 }
 
 }  // namespace
+
+bool is_linear_partial(const Placement& placement) {
+  const auto* partial = std::get_if<Partial>(&placement);
+  return partial != nullptr && !is_extreme(partial->op);
+}
 
 Layout gradient_layout(const Layout& layout) {
   if (!layout.has_partial()) return layout;

@@ -23,6 +23,9 @@
 
 namespace hyper_parallel {
 
+/// Partial(sum) or Partial(avg): gradients of the shares are alike on all ranks.
+bool is_linear_partial(const Placement& placement);
+
 /// How the gradient of a tensor lies: as the tensor, Replicate where it is Partial.
 Layout gradient_layout(const Layout& layout);
 

@@ -19,6 +19,7 @@
 #include "hyper_parallel/torch/local_shape.h"
 #include "hyper_parallel/torch/mesh_check.h"
 #include "hyper_parallel/torch/redistribute_local.h"
+#include "hyper_parallel/torch/share_node.h"
 
 namespace hyper_parallel {
 namespace {
@@ -46,6 +47,18 @@ std::vector<int64_t> agreed_shape(const at::Tensor& local, const Layout& layout,
                        short_text(layout.placements()));
       });
   return infer_global_shape(local, layout, mesh);
+}
+
+/// `local` in the graph of the library. What a rank has computed of its own is a share like those of operations; a leaf
+/// stays the leaf that it is.
+at::Tensor entered(const at::Tensor& local, const MeshCommunicator& mesh, const Layout& layout,
+                   const std::vector<int64_t>& shape) {
+  if (!layout.has_partial() || local.is_leaf()) return local;
+  std::vector<int64_t> cut;
+  for (size_t dim = 0; dim < layout.placements().size(); ++dim) {
+    if (is_linear_partial(layout.placements()[dim])) cut.push_back(static_cast<int64_t>(dim));
+  }
+  return cut.empty() ? local : behind_share_node(local, layout, Dims(shape), cut, mesh);
 }
 
 void check_one_element(const DTensor& tensor, std::string_view operation) {
@@ -80,7 +93,7 @@ DTensor DTensor::from_local(const at::Tensor& local, const MeshCommunicator& mes
         check_local(local, folded, global, mesh.rank());
       },
       [&] { return describe(folded, global, local); });
-  return DTensor(local, mesh, folded, global);
+  return DTensor(mesh.is_member() ? entered(local, mesh, folded, global) : local, mesh, folded, global);
 }
 
 int64_t DTensor::numel() const { return checked_product(shape_); }

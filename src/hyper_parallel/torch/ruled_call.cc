@@ -153,9 +153,7 @@ class RuledCall {
     std::vector<int64_t> cut;
     for (size_t dim = 0; dim < layout.placements().size(); ++dim) {
       // The gradient of a max or min is weighed by rank where it is resolved, and becomes the rank's own there.
-      const auto* partial = std::get_if<Partial>(&layout.placements()[dim]);
-      const bool is_sum = partial != nullptr && (partial->op == ReduceOp::kSum || partial->op == ReduceOp::kAvg);
-      if (is_sum && !is_pending_on(dim)) cut.push_back(static_cast<int64_t>(dim));
+      if (is_linear_partial(layout.placements()[dim]) && !is_pending_on(dim)) cut.push_back(static_cast<int64_t>(dim));
     }
     if (cut.empty()) return local;
     return behind_share_node(local, layout, plan_->rule.results[index].shape, cut, operands_.first().mesh());

@@ -79,6 +79,22 @@ def test_gradient_penalties_are_those_of_one_process(rank: Rank, form: str) -> N
                     assert_close(given.full_tensor(), plain)
 
 
+@pytest.mark.parametrize("operation", ["sum", "avg"])
+@ranks(2)
+def test_shares_that_ranks_have_computed_themselves_are_summed_too(rank: Rank, operation: str) -> None:
+    mesh = make_mesh(2)
+    whole = operands()[0].requires_grad_()
+    divisor = 1 if operation == "sum" else 2
+    (first,) = torch.autograd.grad(((whole * whole).sum(0) / divisor).pow(3).sum(), whole, create_graph=True)
+    (expected,) = torch.autograd.grad((first * first).sum(), whole)
+    x = hp.distribute_tensor(whole.detach(), mesh, [Shard(0)]).requires_grad_()
+    columns = hp.custom_shard(lambda local: (local * local).sum(0), mesh, (Partial(operation),), ((Shard(0),),))
+    (first,) = torch.autograd.grad(whole_value(columns(x)).pow(3).sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(whole_value((first * first).sum()), x)
+    assert isinstance(second, DTensor)
+    assert_close(second.full_tensor(), expected)
+
+
 @ranks(4)
 def test_nested_cuts_sum_over_every_mesh_dim(rank: Rank) -> None:
     mesh = make_mesh(2, 2)
