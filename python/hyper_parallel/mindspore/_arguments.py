@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import mindspore
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hyper_parallel.device_mesh import DeviceMesh
     from hyper_parallel.placement import Placement
 
-__all__ = ["integer", "layout_on", "plain_tensor"]
+__all__ = ["integer", "layout_on", "plain_tensor", "shape_of"]
 
 
 def layout_on(mesh: DeviceMesh, placements: Sequence[Placement]) -> Layout:
@@ -49,3 +49,14 @@ def integer(value: object, what: str) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__") or isinstance(value, mindspore.Tensor):
         raise ArgumentTypeError(f"{what} is {value!r} but must be an int")
     return operator.index(value)
+
+
+def shape_of(value: object, what: str) -> tuple[int, ...]:
+    """The sizes of a shape, also as numpy's ints.
+
+    Raises:
+        ArgumentTypeError: No sequence of ints; said of ``what``.
+    """
+    if not isinstance(value, Iterable) or isinstance(value, str | mindspore.Tensor):
+        raise ArgumentTypeError(f"{what} is {value!r} but must be a tuple of ints")
+    return tuple(integer(size, f"{what}[{dim}]") for dim, size in enumerate(value))

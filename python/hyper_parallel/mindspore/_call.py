@@ -10,14 +10,17 @@ import mindspore
 from hyper_parallel.errors import (
     ArgumentTypeError,
     FailedPreconditionError,
+    HyperParallelError,
     UnimplementedError,
 )
 from hyper_parallel.mindspore import _frames
-from hyper_parallel.mindspore._graph import is_recording
-from hyper_parallel.mindspore._operands import aligned_local, check_kinds, frame_of
+from hyper_parallel.mindspore._graph import forget_failure, is_recording
+from hyper_parallel.mindspore._local_calls import kind_of
+from hyper_parallel.mindspore._operands import aligned_local, as_python, check_kinds, check_numbers, frame_of
 from hyper_parallel.mindspore._operations import OPERATIONS, Operation, is_random
+from hyper_parallel.mindspore._options import check_options
 from hyper_parallel.mindspore._partial import check_commutes
-from hyper_parallel.mindspore._shares import TensorShare, copy_of
+from hyper_parallel.mindspore._shares import TensorShare, copy_of, nothing_of, one_for
 from hyper_parallel.mindspore._texts import placements_text
 
 __all__ = ["call", "refuse"]
@@ -46,9 +49,11 @@ def call(name: str, *arguments: Any, **keywords: Any) -> Any:  # noqa: ANN401  (
     given, options = _bound(operation, arguments, keywords)
     operands = check_kinds(operation, given)
     frame = frame_of(operation, operands)
+    check_options(operation, options, frame.dtype)
+    check_numbers(operation, operands, frame)
     _check_dtype(operation, frame)
     check_commutes(operation, operands, options)
-    result = operation.call(*_locals(operation, operands, frame), **options)
+    result = _computed(operation, _locals(operation, operands, frame), options, frame)
     if result.shape != frame._local_tensor.shape:
         raise FailedPreconditionError(
             f"an elementwise result has local shape {tuple(result.shape)} but its operand "
@@ -103,7 +108,7 @@ def _bound(
     if missing and not operation.optional:
         raise ArgumentTypeError(f"operation '{operation.name}' lacks its argument '{missing[0]}'")
     operands = [given.get(name) for name in operation.operands]
-    return operands, {name: given[name] for name in operation.options if name in given}
+    return operands, {name: as_python(given[name]) for name in operation.options if name in given}
 
 
 def _locals(operation: Operation, operands: Sequence[Any], frame: _frames.Frame) -> list[Any]:
@@ -116,6 +121,45 @@ def _locals(operation: Operation, operands: Sequence[Any], frame: _frames.Frame)
         old = copy_of(found[0])
         found = [old if value is frame else local for value, local in zip(operands, found, strict=True)]
     return found
+
+
+def _computed(
+    operation: Operation, locals_: Sequence[Any], options: dict[str, Any], frame: _frames.Frame
+) -> mindspore.Tensor:
+    """The local result.
+
+    Kernels fail on tensors without elements, or on others alone. So a share without elements is computed with one,
+    which nobody reads: what fails, and which dtype comes of it, is alike on all ranks.
+    """
+    shape = tuple(frame._local_tensor.shape)
+    if 0 not in shape:
+        return _run(operation, locals_, options)
+    ones = [one_for(local) if isinstance(local, mindspore.Tensor) else local for local in locals_]
+    return nothing_of(_run(operation, ones, options), shape)
+
+
+def _run(operation: Operation, locals_: Sequence[Any], options: dict[str, Any]) -> mindspore.Tensor:
+    """The result of the local call.
+
+    Raises:
+        ArgumentTypeError: MindSpore cannot compute it on these dtypes.
+    """
+    try:
+        result: mindspore.Tensor = operation.call(*locals_, **options)
+        # MindSpore may raise when it is asked for these, and gives a bool for some comparisons.
+        _ = result.shape, result.dtype
+    except HyperParallelError:
+        raise
+    except (AttributeError, RuntimeError, TypeError, ValueError) as error:
+        forget_failure()
+        kinds = ", ".join(
+            str(local.dtype) if isinstance(local, mindspore.Tensor) else type(local).__name__ for local in locals_
+        )
+        reason = str(error).partition("\n")[0]
+        raise ArgumentTypeError(
+            f"operation '{operation.name}': MindSpore does not compute it on ({kinds}): {reason}"
+        ) from error
+    return result
 
 
 def _check_dtype(operation: Operation, frame: _frames.Frame) -> None:
@@ -131,17 +175,10 @@ def _check_dtype(operation: Operation, frame: _frames.Frame) -> None:
 
 def _write(operation: Operation, frame: Any, result: mindspore.Tensor) -> None:  # noqa: ANN401
     if result.dtype != frame.dtype:
-        if _kind(result.dtype) > _kind(frame.dtype):
+        if kind_of(result.dtype) > kind_of(frame.dtype):
             raise ArgumentTypeError(
                 f"operation '{operation.name}': the result has dtype {result.dtype}, which cannot be written to a "
                 f"tensor of dtype {frame.dtype}"
             )
         result = result.astype(frame.dtype)
     _frames.share_of(frame).write(result, operation.name)
-
-
-def _kind(dtype: mindspore.Type) -> int:
-    """A tensor holds values of its own kind and of the lower ones: bools, integers, floating and complex numbers."""
-    if dtype in {mindspore.complex64, mindspore.complex128}:
-        return 3
-    return 2 if dtype in _FLOATING else int(dtype != mindspore.bool_)

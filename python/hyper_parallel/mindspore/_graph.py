@@ -7,6 +7,7 @@ from then on. The first write to a DTensor outside of such functions, or redistr
 
 from __future__ import annotations
 
+import contextlib
 import sys
 
 import mindspore
@@ -15,7 +16,7 @@ from mindspore.graph.api import _pynative_executor
 from hyper_parallel.errors import FailedPreconditionError, UnimplementedError
 from hyper_parallel.platform import _mindspore
 
-__all__ = ["check_mode", "check_writable", "is_recording", "is_tracked"]
+__all__ = ["check_mode", "check_writable", "forget_failure", "is_recording", "is_tracked"]
 
 
 def is_recording() -> bool:
@@ -30,20 +31,37 @@ def is_recording() -> bool:
 
 def is_tracked(tensor: mindspore.Tensor) -> bool:
     """Whether gradients will come back to the tensor: a graph is being recorded and the tensor is in it."""
-    return bool(is_recording() and tensor._requires_grad)
+    if not is_recording():
+        return False
+    if not tensor._requires_grad:
+        # What copy_ and an assignment write comes into the graph when MindSpore's queue gets there, not before.
+        _pynative_executor.sync()
+    return bool(tensor._requires_grad)
 
 
-def check_writable(tensor: mindspore.Tensor, operation: str) -> None:
+def forget_failure() -> None:
+    """Waits for MindSpore's queue, and drops what fails in it: a failed call is raised again by some later one."""
+    with contextlib.suppress(RuntimeError, TypeError, ValueError):
+        _pynative_executor.sync()
+
+
+def check_writable(tensor: mindspore.Tensor, operation: str, value: mindspore.Tensor | None = None) -> None:
     """Raises where MindSpore would lose a write, or the gradient of one, without a word.
 
     Raises:
-        FailedPreconditionError: A leaf of the graph that is being recorded: its gradient would be wrong. A view into
-            another tensor, or strided: the write would reach a copy.
+        FailedPreconditionError: A leaf of the graph that is being recorded: its gradient would be wrong. A Parameter
+            outside the graph, where the value is in it and would not be followed. A view into another tensor, or
+            strided: the write would reach a copy.
     """
     if is_tracked(tensor) and tensor._is_leaf:
         raise FailedPreconditionError(
             f"operation '{operation}' would write a parameter or an input of the function that is being "
             "differentiated; write it outside of that function, or write a copy of it"
+        )
+    if value is not None and isinstance(tensor, mindspore.Parameter) and is_tracked(value):
+        raise FailedPreconditionError(
+            f"operation '{operation}' would write a value with a gradient to a parameter, and the gradient would be "
+            "lost; write a copy of the parameter, or detach() the value"
         )
     if not _is_whole(tensor):
         raise FailedPreconditionError(

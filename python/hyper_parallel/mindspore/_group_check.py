@@ -4,8 +4,9 @@ Without the check a fault that only one rank can see (its split lists, its dtype
 messages have no tag, so its peers wait 30 s, or take the next message for the missing one. With the check every rank
 puts a short text into the job's store, reads the texts of all others, and all ranks raise the same error at once.
 
-Each rank's running number is kept in the store, under the ranks that compare. A rank removes its own text two rounds
-later, when everybody must have read it.
+Each rank counts its rounds in the store, under the ranks that compare. Its text of a round is written over that of
+three rounds before, which everybody must have read. So nothing has to be removed, and few requests are made:
+MindSpore's store forgets none of those that it has answered.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -23,6 +25,12 @@ from hyper_parallel.platform import _mindspore
 __all__ = ["Participants", "RankReport", "check_enabled", "check_mesh_together", "validate_together"]
 
 _VARIABLE = "HYPER_PARALLEL_CHECK"
+
+# Texts of so many rounds are there at once.
+_KEPT = 3
+
+# How many rounds the ranks under a prefix have begun, as this one counts.
+_rounds: Counter[str] = Counter()
 
 
 class Participants(NamedTuple):
@@ -129,19 +137,27 @@ def _publish_and_read(
     store = _mindspore.store()
     prefix = f"hyper_parallel/check/{participants.name}"
     own = participants.ranks[participants.place]
-    turn = store.add(f"{prefix}/rounds/{own}", 1)
+    _rounds[prefix] += 1
+    turn = _rounds[prefix]
     statement = _Statement(operation, report.digest, report.detail, fault)
-    store.put(f"{prefix}/{turn}/{own}", json.dumps(statement).encode())
-    if turn > 2:  # noqa: PLR2004  (two rounds ago, as the module says)
-        store.remove(f"{prefix}/{turn - 2}/{own}")
-    keys = [f"{prefix}/{turn}/{rank}" for rank in participants.ranks]
-    absent = store.wait(keys, store.timeout)
+    store.write(f"{prefix}/{own}/{turn % _KEPT}", json.dumps([turn, *statement]).encode())
+    store.add(f"{prefix}/{own}/rounds", 1)
+    others = [rank for rank in participants.ranks if rank != own]
+    absent = store.wait_for_counts([f"{prefix}/{rank}/rounds" for rank in others], turn, store.timeout)
     if absent:
         raise FailedPreconditionError(
-            f"{operation}: rank {_joined(participants.ranks, absent)} of {len(keys)} did not come within "
+            f"{operation}: rank {_joined(others, absent)} of {len(participants.ranks)} did not come within "
             f"{store.timeout.total_seconds() * 1000:.0f} ms"
         )
-    return [_Statement(*json.loads(store.read(key))) for key in keys]
+    found = {own: statement}
+    for rank in others:
+        spoken, *parts = json.loads(store.read(f"{prefix}/{rank}/{turn % _KEPT}"))
+        if spoken != turn:
+            raise FailedPreconditionError(
+                f"{operation}: rank {rank} went on without rank {own} in comparison {turn}, which it did not wait for"
+            )
+        found[rank] = _Statement(*parts)
+    return [found[rank] for rank in participants.ranks]
 
 
 def _check_no_fault(participants: Participants, operation: str, statements: Sequence[_Statement]) -> None:

@@ -13,17 +13,17 @@ import mindspore
 from mindspore import mint, ops
 
 from hyper_parallel.errors import ArgumentTypeError, InvalidArgumentError
-from hyper_parallel.mindspore._host import is_dtype
 
 __all__ = [
-    "Call", "chosen", "clamped", "copied", "divided", "filled", "full_like", "gelu", "interpolated", "isinf", "maximum",
-    "minimum", "powered", "relu", "scaled", "through_float32", "to",
+    "Call", "chosen", "clamped", "copied", "divided", "filled", "full_like", "gelu", "interpolated", "isinf", "kind_of",
+    "maximum", "minimum", "powered", "relu", "scaled", "through_float32", "to",
 ]  # fmt: skip
 
 Call = Callable[..., Any]
 """On local tensors and numbers."""
 
 _COMPLEX = (mindspore.complex64, mindspore.complex128)
+_FLOATING = (mindspore.float16, mindspore.bfloat16, mindspore.float32, mindspore.float64)
 
 
 def through_float32(call: Call) -> Call:
@@ -54,17 +54,21 @@ def scaled(alpha: Any, other: Any) -> Any:  # noqa: ANN401
 
 
 def divided(x: mindspore.Tensor, other: Any, rounding_mode: str | None = None) -> Any:  # noqa: ANN401
-    """The quotient, rounded as said.
+    """The quotient, rounded as said: "trunc" or "floor".
 
     Raises:
-        InvalidArgumentError: Another mode than these two.
+        ArgumentTypeError: Complex numbers are to be rounded.
     """
-    if rounding_mode not in {None, "trunc", "floor"}:
-        raise InvalidArgumentError(
-            f"operation 'div': rounding_mode is {rounding_mode!r} but must be None, 'trunc' or 'floor'"
-        )
+    if rounding_mode is None:
+        return x / other
     # The rounding kernels fail on a number.
-    return x / other if rounding_mode is None else mint.div(x, _like(other, x), rounding_mode=rounding_mode)
+    divisor = _like(other, x)
+    if x.dtype in _COMPLEX or divisor.dtype in _COMPLEX:
+        raise ArgumentTypeError(
+            f"operation 'div': rounding_mode is {rounding_mode!r} but the operands, of dtypes {x.dtype} and "
+            f"{divisor.dtype}, must be real"
+        )
+    return mint.div(x, divisor, rounding_mode=rounding_mode)
 
 
 def powered(x: mindspore.Tensor, other: Any) -> Any:  # noqa: ANN401
@@ -122,8 +126,10 @@ def chosen(condition: mindspore.Tensor, x: Any, other: Any) -> Any:  # noqa: ANN
     """x where the condition holds, else the other.
 
     Raises:
-        ArgumentTypeError: The condition is not of bools.
+        ArgumentTypeError: The condition is no tensor of bools.
     """
+    if not isinstance(condition, mindspore.Tensor):
+        raise ArgumentTypeError(f"operation 'where': condition is {condition!r} but must be a tensor")
     if condition.dtype != mindspore.bool_:
         raise ArgumentTypeError(f"operation 'where': condition has dtype {condition.dtype} but must be Bool")
     return mint.where(condition, x, other)
@@ -133,13 +139,7 @@ def chosen(condition: mindspore.Tensor, x: Any, other: Any) -> Any:  # noqa: ANN
 
 
 def gelu(x: mindspore.Tensor, approximate: str = "none") -> Any:  # noqa: ANN401
-    """The Gaussian error linear unit.
-
-    Raises:
-        InvalidArgumentError: ``approximate`` is neither "none" nor "tanh".
-    """
-    if approximate not in {"none", "tanh"}:
-        raise InvalidArgumentError(f"operation 'gelu': approximate is {approximate!r} but must be 'none' or 'tanh'")
+    """The Gaussian error linear unit, ``approximate`` by "none" or "tanh"."""
     return ops.gelu(x, approximate=approximate)
 
 
@@ -151,13 +151,7 @@ def isinf(x: mindspore.Tensor) -> Any:  # noqa: ANN401
 
 
 def to(x: mindspore.Tensor, dtype: Any) -> mindspore.Tensor:  # noqa: ANN401
-    """The values in another dtype.
-
-    Raises:
-        ArgumentTypeError: It is none.
-    """
-    if not is_dtype(dtype):
-        raise ArgumentTypeError(f"operation 'to': dtype is {dtype!r} but must be a dtype of mindspore")
+    """The values in another dtype."""
     return x if x.dtype == dtype else x.astype(dtype)
 
 
@@ -176,7 +170,7 @@ def full_like(x: mindspore.Tensor, value: Any) -> Any:  # noqa: ANN401
 
 def filled(x: mindspore.Tensor, value: Any) -> Any:  # noqa: ANN401
     """As ``full_like``; the value may be a tensor of one element."""
-    _check_kind("fill", x, value)
+    _check_kind("fill_", x, value)
     if isinstance(value, mindspore.Tensor):
         return (ops.zeros_like(x) + value).astype(x.dtype)
     return ops.full_like(x, value)
@@ -188,9 +182,19 @@ def copied(x: mindspore.Tensor, source: mindspore.Tensor) -> Any:  # noqa: ANN40
     Raises:
         ArgumentTypeError: Complex values for a real tensor.
     """
-    _check_kind("copy", x, source)
-    values = to(source, x.dtype)
-    return ops.zeros_like(x) + values if values.shape != x.shape else values
+    _check_kind("copy_", x, source)
+    # Spread out before its dtype changes: the gradients of some dtypes cannot be summed.
+    return to(source if source.shape == x.shape else ops.zeros(x.shape, source.dtype) + source, x.dtype)
+
+
+# --- dtypes ----------------------------------------------------------------------------------------------------------
+
+
+def kind_of(dtype: mindspore.Type) -> int:
+    """A tensor holds values of its own kind and of the lower ones: bools, integers, floating and complex numbers."""
+    if dtype in _COMPLEX:
+        return 3
+    return 2 if dtype in _FLOATING else int(dtype != mindspore.bool_)
 
 
 # --- helpers ---------------------------------------------------------------------------------------------------------
@@ -222,8 +226,10 @@ def _with_nan(result: mindspore.Tensor, *operands: mindspore.Tensor) -> mindspor
 
 def _check_kind(operation: str, x: mindspore.Tensor, value: Any) -> None:  # noqa: ANN401
     """MindSpore drops the imaginary part without a word."""
-    is_complex = value.dtype in _COMPLEX if isinstance(value, mindspore.Tensor) else isinstance(value, complex)
-    if is_complex and x.dtype not in _COMPLEX:
+    is_tensor = isinstance(value, mindspore.Tensor)
+    if x.dtype not in _COMPLEX and (value.dtype in _COMPLEX if is_tensor else isinstance(value, complex)):
+        given = f"of dtype {value.dtype}" if is_tensor else f"the number {value}"
         raise ArgumentTypeError(
-            f"operation '{operation}': the value is complex and the tensor, of dtype {x.dtype}, cannot hold it"
+            f"operation '{operation}': the value is complex, {given}, and the tensor, of dtype {x.dtype}, cannot hold "
+            "it"
         )

@@ -16,19 +16,21 @@ from typing import Any
 import mindspore
 import numpy as np
 from mindspore import ops
-from mindspore.common._grad_function import _Function
 
 from hyper_parallel import _core
 from hyper_parallel.errors import ArgumentTypeError, InvalidArgumentError, UnimplementedError
 from hyper_parallel.layout import Layout
 from hyper_parallel.mindspore import _frames
 from hyper_parallel.mindspore._graph import is_tracked
+from hyper_parallel.mindspore._local_calls import kind_of
 from hyper_parallel.mindspore._operations import Operation
+from hyper_parallel.mindspore._options import check_fits, check_number
 from hyper_parallel.mindspore._redistribute import redistribute_local
+from hyper_parallel.mindspore._shares import nothing_of
 from hyper_parallel.mindspore._texts import placements_text
 from hyper_parallel.placement import Partial, Placement, Replicate
 
-__all__ = ["aligned_local", "check_kinds", "frame_of"]
+__all__ = ["aligned_local", "as_python", "check_kinds", "check_numbers", "frame_of"]
 
 _Frame = _frames.Frame
 
@@ -43,6 +45,23 @@ def check_kinds(operation: Operation, operands: Sequence[Any]) -> list[Any]:
         ArgumentTypeError: One that is no tensor and no number, or a number or None where that is no operand.
     """
     return [_checked(operation, name, value) for name, value in zip(operation.operands, operands, strict=True)]
+
+
+def as_python(value: Any) -> Any:  # noqa: ANN401
+    """One of numpy's numbers as Python's; anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def check_numbers(operation: Operation, operands: Sequence[Any], frame: _Frame) -> None:
+    """Raises for a number that the frame's dtype cannot meet.
+
+    Raises:
+        InvalidArgumentError: As said.
+    """
+    check = check_fits if operation.name == "fill_" else check_number
+    for name, value in zip(operation.operands, operands, strict=True):
+        if isinstance(value, bool | int | float | complex):
+            check(operation, name, value, frame.dtype)
 
 
 def frame_of(operation: Operation, operands: Sequence[Any]) -> _Frame:
@@ -89,12 +108,19 @@ def aligned_local(operation: Operation, name: str, value: Any, frame: _Frame) ->
         return local.reshape(frame._local_tensor.shape) if foreign else local
     if isinstance(value, mindspore.Tensor):
         return _aligned_plain(operation, name, value, frame)
+    if isinstance(value, complex):
+        # MindSpore's functions take no complex numbers.
+        wide = frame.dtype in {mindspore.float64, mindspore.complex128}
+        return mindspore.Tensor(value, mindspore.complex128 if wide else mindspore.complex64)
     return value
 
 
 def _checked(operation: Operation, name: str, value: Any) -> Any:  # noqa: ANN401
-    if isinstance(value, np.generic):
-        value = value.item()
+    value = as_python(value)
+    if operation.name == "fill_" and name == "value" and _frames.is_dtensor(value) and not _is_one_element(value):
+        raise ArgumentTypeError(
+            f"{_place(operation, name)} is {_described(value)} but must be one element on every rank; use copy_"
+        )
     if isinstance(value, mindspore.Tensor):
         return value
     is_number = isinstance(value, bool | int | float | complex)
@@ -145,47 +171,31 @@ def _aligned_plain(operation: Operation, name: str, tensor: mindspore.Tensor, fr
             f"{_place(operation, name)} is {_described(tensor)}, which has more dims than the DTensor of shape "
             f"{frame.shape}; reshape it to ()"
         )
-    return _one_element(tensor, frame)
+    return _one_element(operation, tensor, frame)
 
 
-def _one_element(tensor: mindspore.Tensor, frame: _Frame) -> mindspore.Tensor:
+def _one_element(operation: Operation, tensor: mindspore.Tensor, frame: _Frame) -> mindspore.Tensor:
     """The element as it meets the frame's local tensor; its gradient is summed where the frame is split."""
-    member = _frames.is_member(frame)
-    if member and is_tracked(tensor):
+    local = frame._local_tensor
+    element = tensor
+    if _frames.is_member(frame) and is_tracked(tensor):
         whole: list[Placement] = [Replicate()] * len(frame.layout.placements)
         pending = [
             Partial() if placement.is_shard() or placement.is_ragged_shard() else Replicate()
             for placement in frame.layout.placements
         ]
         everywhere, shares = (_core.Layout(frame.layout.mesh, entry) for entry in (whole, pending))
-        tensor = redistribute_local(tensor, _core.Redistribution(everywhere, everywhere, shares, tuple(tensor.shape)))
-        tensor = _spread_gradient(tensor, frame._local_tensor)
-    # Flat storage has one dim, whatever the frame has.
-    flat = frame.layout.is_ragged or not member
-    return tensor.reshape(1) if flat and tensor.ndim > 1 else tensor
-
-
-def _spread_gradient(element: mindspore.Tensor, local: mindspore.Tensor) -> mindspore.Tensor:
-    """The element, where MindSpore sums its gradient over ``local`` wrongly or not at all."""
+        element = redistribute_local(element, _core.Redistribution(everywhere, everywhere, shares, tuple(tensor.shape)))
+    if tensor.ndim == 0 and operation.scales and kind_of(tensor.dtype) <= kind_of(local.dtype):
+        # MindSpore's own rule, by which it finds no kernel for some dtypes, and none at all for tensors with elements.
+        element = element.astype(local.dtype)
     if local.size == 0:
-        # The sum of nothing is not zero there, but what the memory holds.
-        return _Unseen.apply(element)
-    if element.dtype in _UNSUMMED:
-        return ops.broadcast_to(element.astype(mindspore.float32), local.shape).astype(element.dtype)
-    return element
-
-
-class _Unseen(_Function):  # type: ignore[misc]  # MindSpore has no types
-    """A tensor whose gradient is zero, whatever comes back."""
-
-    @staticmethod
-    def forward(ctx: Any, tensor: mindspore.Tensor) -> mindspore.Tensor:  # noqa: ANN401
-        ctx.like = (tensor.shape, tensor.dtype)
-        return tensor
-
-    @staticmethod
-    def backward(ctx: Any, gradient: mindspore.Tensor) -> mindspore.Tensor:  # noqa: ANN401
-        return ops.zeros(*ctx.like)
+        # The sum of nothing, for a gradient, is not zero but what the memory holds; some kernels take no such tensors.
+        return nothing_of(element, tuple(local.shape))
+    if element.dtype in _UNSUMMED and is_tracked(element):
+        element = ops.broadcast_to(element.astype(mindspore.float32), local.shape).astype(element.dtype)
+    # Flat storage has one dim, whatever the frame has.
+    return element.reshape(1) if frame.layout.is_ragged and element.ndim > 1 else element
 
 
 def _aligned_dtensor(operation: Operation, name: str, tensor: Any, frame: _Frame) -> mindspore.Tensor:  # noqa: ANN401
@@ -197,7 +207,7 @@ def _aligned_dtensor(operation: Operation, name: str, tensor: Any, frame: _Frame
             "the operands' meshes must be equal"
         )
     if tensor.shape != frame.shape and _is_one_element(tensor) and tensor.ndim <= frame.ndim:
-        return _one_element(_element_of(tensor), frame)
+        return _one_element(operation, _element_of(tensor), frame)
     if frame.layout.is_ragged:
         return _aligned_with_ragged(operation, name, tensor, frame)
     if tensor.shape != frame.shape:

@@ -55,6 +55,11 @@ class Operation:
     writes: bool
     """Whether the first operand gets the result's values."""
 
+    @property
+    def scales(self) -> bool:
+        """Whether it is a product or a quotient: MindSpore gives it the tensor's dtype beside a 0-D one, as torch."""
+        return self.partial is PartialRule.SCALE or self.name == "__rtruediv__"
+
 
 # --- the table -------------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from mindspore.common._grad_function import _Function
 
 from hyper_parallel.mindspore._graph import check_writable, is_tracked
 
-__all__ = ["EmptyParameterShare", "RowShare", "Share", "TensorShare", "copy_of", "nothing_of"]
+__all__ = ["EmptyParameterShare", "RowShare", "Share", "TensorShare", "copy_of", "nothing_of", "one_for"]
 
 
 # MindSpore's CPU differentiates no slice of these, and writes no part of a bfloat16 tensor.
@@ -28,8 +28,8 @@ class Share(Protocol):
     def read(self) -> mindspore.Tensor:
         """The local tensor, in the graph."""
 
-    def check_writable(self, operation: str) -> None:
-        """Raises if it cannot be written here, on ranks alike where the graph is the reason.
+    def check_writable(self, operation: str, value: mindspore.Tensor | None = None) -> None:
+        """Raises if it cannot be written here, or not with this value, on ranks alike where the graph is the reason.
 
         Raises:
             FailedPreconditionError: As ``_graph.check_writable``.
@@ -49,13 +49,13 @@ class TensorShare:
         """The tensor."""
         return self._tensor
 
-    def check_writable(self, operation: str) -> None:
+    def check_writable(self, operation: str, value: mindspore.Tensor | None = None) -> None:
         """As ``Share.check_writable``."""
-        check_writable(self._tensor, operation)
+        check_writable(self._tensor, operation, value)
 
     def write(self, value: mindspore.Tensor, operation: str) -> None:
         """Writes in place; raises as ``Share.write``."""
-        self.check_writable(operation)
+        self.check_writable(operation, value)
         self._tensor.copy_(value)
 
 
@@ -79,16 +79,19 @@ class RowShare:
         # A slice: MindSpore takes no int after a differentiated function has ended with an exception.
         return _sliceable(whole)[self._row : self._row + 1].reshape(-1).astype(whole.dtype)
 
-    def check_writable(self, operation: str) -> None:
+    def check_writable(self, operation: str, value: mindspore.Tensor | None = None) -> None:
         """As ``Share.check_writable``: the other is written, also where it is another rank that owns the row."""
-        self._base.check_writable(operation)
+        self._base.check_writable(operation, value)
 
     def write(self, value: mindspore.Tensor, operation: str) -> None:
         """Writes the row of the other; raises as ``Share.write``."""
-        self.check_writable(operation)
-        if self._row is None:
-            return
+        self.check_writable(operation, value)
         whole = self._base.read()
+        if self._row is None:
+            if is_tracked(value):
+                # The gradient of the written tensor, and that of the value, need every rank.
+                self._base.write(_tied(whole, value), operation)
+            return
         rows = value.reshape((1, *whole.shape[1:]))
         if whole.dtype in _HALVES:
             wide = _sliceable(whole)
@@ -115,13 +118,13 @@ class EmptyParameterShare:
         """A tensor without elements, whose gradient is one of zeros for the Parameter."""
         return nothing_of(self._stand_in, self._shape)
 
-    def check_writable(self, operation: str) -> None:
+    def check_writable(self, operation: str, value: mindspore.Tensor | None = None) -> None:
         """As ``Share.check_writable``: its Parameter stands in the graph as those of other ranks do."""
-        check_writable(self._stand_in, operation)
+        check_writable(self._stand_in, operation, value)
 
     def write(self, value: mindspore.Tensor, operation: str) -> None:
         """Writes nothing; raises as ``Share.write``."""
-        self.check_writable(operation)
+        self.check_writable(operation, value)
 
 
 def _sliceable(tensor: mindspore.Tensor) -> mindspore.Tensor:
@@ -137,6 +140,38 @@ def nothing_of(tensor: mindspore.Tensor, shape: tuple[int, ...] = (0,)) -> minds
 def copy_of(tensor: mindspore.Tensor) -> mindspore.Tensor:
     """A copy in the graph; MindSpore's own, of a tensor without elements, leaves it."""
     return tensor.copy() if tensor.size else nothing_of(tensor, tuple(tensor.shape))
+
+
+def _tied(tensor: mindspore.Tensor, value: mindspore.Tensor) -> mindspore.Tensor:
+    """A copy of the tensor that hangs on the value, which has no elements, too, so that the value's backward runs."""
+    return _Tied.apply(tensor, value)
+
+
+class _Tied(_Function):  # type: ignore[misc]  # MindSpore has no types
+    @staticmethod
+    def forward(ctx: Any, tensor: mindspore.Tensor, value: mindspore.Tensor) -> mindspore.Tensor:  # noqa: ANN401
+        ctx.like = (value.shape, value.dtype)
+        return tensor.copy()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: mindspore.Tensor) -> tuple[mindspore.Tensor, mindspore.Tensor]:  # noqa: ANN401
+        return gradient, ops.zeros(*ctx.like)
+
+
+def one_for(tensor: mindspore.Tensor) -> mindspore.Tensor:
+    """A tensor of one element in the place of one without elements, in its graph too."""
+    return _One.apply(tensor) if is_tracked(tensor) else ops.ones((1,), tensor.dtype)
+
+
+class _One(_Function):  # type: ignore[misc]  # MindSpore has no types
+    @staticmethod
+    def forward(ctx: Any, tensor: mindspore.Tensor) -> mindspore.Tensor:  # noqa: ANN401
+        ctx.like = (tensor.shape, tensor.dtype)
+        return ops.ones((1,), tensor.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: mindspore.Tensor) -> mindspore.Tensor:  # noqa: ANN401
+        return ops.zeros(*ctx.like)
 
 
 class _Nothing(_Function):  # type: ignore[misc]  # MindSpore has no types

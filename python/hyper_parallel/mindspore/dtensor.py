@@ -12,7 +12,7 @@ from hyper_parallel.device_mesh import DeviceMesh
 from hyper_parallel.errors import UnimplementedError
 from hyper_parallel.layout import Layout
 from hyper_parallel.mindspore import _frames, _methods
-from hyper_parallel.mindspore._arguments import layout_on, plain_tensor
+from hyper_parallel.mindspore._arguments import layout_on, plain_tensor, shape_of
 from hyper_parallel.mindspore._distribute import distribute_tensor
 from hyper_parallel.mindspore._facts import TensorFacts
 from hyper_parallel.mindspore._graph import check_mode
@@ -86,7 +86,8 @@ class DTensor(TensorFacts):
         check_mode("from_local")
         local = plain_tensor(local_tensor, "from_local: local_tensor")
         mesh = _frames.check_mesh(device_mesh, "from_local: device_mesh")
-        layout, whole = whole_of(local, mesh, placements, shape)
+        sizes = None if shape is None else shape_of(shape, "shape")
+        layout, whole = whole_of(local, mesh, placements, sizes)
         object.__setattr__(self, "_share", TensorShare(local))
         object.__setattr__(self, "_layout", layout)
         object.__setattr__(self, "_logical_shape", whole)

@@ -8,8 +8,6 @@ on Ascend for the variable ones too.
 from __future__ import annotations
 
 import hashlib
-import os
-import socket
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
@@ -19,7 +17,6 @@ import mindspore
 import numpy as np
 from mindspore import communication
 from mindspore.communication import management
-from mindspore.mint.distributed import TCPStore
 
 from hyper_parallel.errors import (
     ArgumentTypeError,
@@ -27,7 +24,8 @@ from hyper_parallel.errors import (
     InvalidArgumentError,
     UnimplementedError,
 )
-from hyper_parallel.platform._mindspore_store import MessageGroup, Store
+from hyper_parallel.platform._mindspore_launch import Job, launch, share_job
+from hyper_parallel.platform._mindspore_store import MessageGroup, Patience, Store
 
 if TYPE_CHECKING:
     from hyper_parallel.device_mesh import DeviceMesh
@@ -48,21 +46,14 @@ __all__ = [
     "writable_host_buffer",
 ]
 
-_ENVIRONMENT = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-
-# How long the processes of a job may take to start.
-_JOIN = timedelta(minutes=5)
-
-# How long a rank waits for another before a collective; that of MindSpore's own on the CPU, which is fixed.
-_COLLECTIVE = timedelta(seconds=30)
-
-# How long a rank waits for a message of a checkpoint, behind which another rank may be writing.
+# How long a rank waits for a message of a checkpoint, behind which another rank may be writing; not for one whose
+# process has ended.
 _MESSAGE = timedelta(minutes=30)
 
 # MindSpore's names of groups may not be longer on Ascend.
 _LONGEST_NAME = 100
 
-_store: Store | None = None
+_job: Job | None = None
 
 # How many message groups each tuple of ranks has made: part of their names.
 _message_groups: Counter[tuple[int, ...]] = Counter()
@@ -137,77 +128,34 @@ def initialize(device_type: str) -> None:
         device_type: What tensors live on, "cpu" or "ascend"; decides the backend.
 
     Raises:
-        FailedPreconditionError: The environment does not say rank, size and address of the job.
-        InvalidArgumentError: Another device type.
+        FailedPreconditionError: The environment does not say rank, size and address of the job, rank 0 cannot listen
+            there, or a rank does not come.
+        InvalidArgumentError: Another device type; a rank, size or port that cannot be.
     """
     backends = {"cpu": "mccl", "ascend": "hccl", "npu": "hccl"}
     backend = backends.get(device_type.lower())
     if backend is None:
         raise InvalidArgumentError(f"device_type is {device_type!r} but on MindSpore must be 'cpu' or 'ascend'")
+    global _job  # noqa: PLW0603  (as below)
     if not is_initialized():
-        if "MS_ROLE" in os.environ:
-            communication.init(backend)
-        else:
-            _initialize_alone(backend)
-    store()
-
-
-def _initialize_alone(backend: str) -> None:
-    """Without a scheduler: the processes find each other over a store, which is ours from then on."""
-    global _store  # noqa: PLW0603  (one job in a process's life: MindSpore cannot begin another)
-    missing = [name for name in _ENVIRONMENT if name not in os.environ]
-    if missing:
-        raise FailedPreconditionError(
-            f"MindSpore's communication is not initialised and the environment has no {', '.join(missing)}: start the "
-            "program with msrun, set what torchrun sets, or call mindspore.communication.init first"
-        )
-    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    address = socket.gethostbyname(os.environ["MASTER_ADDR"])
-    raw = TCPStore(address, int(os.environ["MASTER_PORT"]), size, rank == 0, timeout=_JOIN)
-    # MindSpore's public init_process_group takes Ascend alone.
-    management._init_with_store(backend=backend, timeout=_JOIN, world_size=size, rank=rank, store=raw)
-    _store = _made_store(raw, rank)
+        _job = launch(backend)
+    _shared_job()
 
 
 def store() -> Store:
     """The job's store; made by the first call, which every rank of the job must do. ``init_device_mesh`` does.
 
     Raises:
-        FailedPreconditionError: MindSpore's communication is not initialised.
+        FailedPreconditionError: MindSpore's communication is not initialised, or a rank does not come.
     """
-    global _store  # noqa: PLW0603  (as above)
-    if _store is None:
-        rank, size = get_rank(), get_world_size()
-        address, port = _told_place(_free_place() if rank == 0 else ("0.0.0.0", 0))
-        _store = _made_store(TCPStore(address, port, size, rank == 0, timeout=_JOIN), rank)
-    return _store
+    return _shared_job().store
 
 
-def _made_store(raw: TCPStore, rank: int) -> Store:
-    made = Store(raw, _COLLECTIVE)
-    if rank == 0:
-        made.hold()
-    return made
-
-
-def _free_place() -> tuple[str, int]:
-    """An address and port of this host that the other ranks reach: rank 0 need not be where the scheduler is."""
-    scheduler = socket.gethostbyname(os.environ.get("MS_SCHED_HOST", "127.0.0.1"))
-    with socket.socket(type=socket.SOCK_DGRAM) as way:
-        way.connect((scheduler, 1))  # sends nothing, but chooses the address to send from
-        address = str(way.getsockname()[0])
-    with socket.socket() as probe:
-        probe.bind((address, 0))
-        return address, int(probe.getsockname()[1])
-
-
-def _told_place(place: tuple[str, int]) -> tuple[str, int]:
-    """Rank 0's address and port, on every rank."""
-    address, port = place
-    told = mindspore.Tensor.from_numpy(np.array([*socket.inet_aton(address), port], np.int32))
-    mindspore.mint.distributed.broadcast(told, 0, world_group())
-    *parts, port = (int(number) for number in told.asnumpy())
-    return socket.inet_ntoa(bytes(parts)), port
+def _shared_job() -> Job:
+    global _job  # noqa: PLW0603  (one job in a process's life: MindSpore cannot begin another)
+    if _job is None:
+        _job = share_job(world_group())
+    return _job
 
 
 # --- groups ----------------------------------------------------------------------------------------------------------
@@ -266,7 +214,8 @@ def message_group(group: object = None) -> MessageGroup:
     ranks = group_ranks(world if group is None else group)
     _message_groups[ranks] += 1
     name = f"{','.join(map(str, ranks))}/{_message_groups[ranks]}"
-    return MessageGroup(store(), name, ranks, ranks.index(get_rank()), _MESSAGE)
+    job = _shared_job()
+    return MessageGroup(job.store, name, ranks, ranks.index(get_rank()), Patience(_MESSAGE, job.watch.find_ended))
 
 
 # --- memory ----------------------------------------------------------------------------------------------------------

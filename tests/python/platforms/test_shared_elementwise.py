@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -209,6 +210,45 @@ def test_the_gradient_of_one_element_is_summed_over_the_ranks_that_split_its_par
 
     (gradient,) = framework.gradients(loss, [framework.tensor(np.array(3.0))])
     np.testing.assert_allclose(gradient, 2 * whole.sum(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+@pytest.mark.parametrize("units", [(0, 1), (1, 1)])
+@ranks(2)
+def test_the_gradient_of_one_element_takes_every_dtype_and_ranks_without_elements(
+    rank: Rank, units: tuple[int, int], dtype: str
+) -> None:
+    whole = np.full((4, 3), 0.5)
+    x = distributed(whole, Spread((4, 3), (2,), (RaggedShard((0,), units),)), dtype)
+    forms: dict[str, tuple[Callable[[Any], Any], float]] = {
+        "mul": (lambda scale: x * scale, 0.5 * 12),
+        "add": (lambda scale: x + scale, 12.0),
+        "div": (lambda scale: x / scale, -0.5 / 4 * 12),
+        "rdiv": (lambda scale: scale / x, 2.0 * 12),
+        "fill_": (lambda scale: framework.call("clone", x).fill_(scale), 12.0),
+    }
+    for form, expected in forms.values():
+
+        def loss(scale: Any, form: Callable[[Any], Any] = form) -> Any:
+            # MindSpore's CPU sums no bfloat16.
+            made = form(scale).to(framework.tensor(whole).dtype)
+            return framework.weighted_sum(made.full_tensor([Replicate()]), np.ones((4, 3)))
+
+        (gradient,) = framework.gradients(loss, [framework.tensor(np.array(2.0), dtype)])
+        np.testing.assert_array_equal(gradient, expected)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32", "int64"])
+@ranks(2)
+def test_results_have_one_dtype_on_all_ranks_where_one_has_no_elements(rank: Rank, dtype: str) -> None:
+    x = distributed(np.array([7.0, -7.0, 4.0]), Spread((3,), (2,), (RaggedShard((0,), (0, 1)),)), dtype)
+    two = framework.tensor(np.array([2.0]), dtype)
+    for _ in range(20):
+        assert_values(x.div(2, rounding_mode="floor").full_tensor(), np.array([3.0, -4.0, 2.0]), dtype)
+        assert_values(x.div(two, rounding_mode="trunc").full_tensor(), np.array([3.0, -3.0, 2.0]), dtype)
+    assert_values(x.clamp(max=2).full_tensor(), np.array([2.0, -7.0, 2.0]), dtype)
+    assert_values((x > two).full_tensor(), np.array([True, False, True]), "bool")
+    assert_values((x * framework.tensor(np.array(2.0), dtype)).full_tensor(), np.array([14.0, -14.0, 8.0]), dtype)
 
 
 @ranks(2)

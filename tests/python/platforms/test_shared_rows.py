@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from hyper_parallel import DTensor, Placement, RaggedShard, Replicate, Shard, distribute_tensor
 from support.arrays import Array, numbered
@@ -105,6 +106,32 @@ def test_gradients_through_a_written_row(rank: Rank) -> None:
     expected = np.full((4, 4), 2.0)
     expected[1], expected[2] = 0, 20
     np.testing.assert_array_equal(gradient, ROWS.part_of(expected, rank.index))
+
+
+@pytest.mark.parametrize("rows", [4, 1])
+@pytest.mark.parametrize("operation", ["mul_", "copy_", "add_", "fill_"])
+@ranks(2)
+def test_gradients_of_what_is_written_to_a_row_reach_it_through_every_rank(
+    rank: Rank, operation: str, rows: int
+) -> None:
+    """Also where the written tensor was a constant, and where a rank has no row at all."""
+    whole = WHOLE[:rows]
+
+    def written(scale: Any, base: DTensor) -> Any:
+        x, row = base, distributed(WHOLE[0], Spread((4,), (2,), (Replicate(),))) * scale
+        target = x[rows - 1]
+        getattr(target, operation)(row.redistribute(target.placements) if operation == "copy_" else scale)
+        return framework.weighted_sum(x.full_tensor([Replicate()]), np.ones((rows, 4)))
+
+    last = whole[-1].sum()
+    constant = {"mul_": last, "copy_": WHOLE[0].sum(), "add_": 4.0, "fill_": 4.0}[operation]
+    tracked = {"mul_": 2 * 3 * last, "add_": last + 4}.get(operation, constant) + whole[:-1].sum()
+    spread = Spread((rows, 4), (2,), (Shard(0),))
+    three = framework.tensor(np.array(3.0))
+    (gradient,) = framework.gradients(lambda scale: written(scale, distributed(whole, spread)), [three])
+    np.testing.assert_allclose(gradient, constant, rtol=1e-6)
+    (gradient,) = framework.gradients(lambda scale: written(scale, distributed(whole, spread) * scale), [three])
+    np.testing.assert_allclose(gradient, tracked, rtol=1e-6)
 
 
 @ranks(4)
