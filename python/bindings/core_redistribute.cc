@@ -260,6 +260,22 @@ where it is Partial (each share's own), else as the tensor.
 Args:
     layout: How the tensor lies.)");
   core.def(
+      "use_of_gradient",
+      [](const Layout& layout, const IntSequence& shape) -> std::optional<Redistribution> {
+        const std::vector<int64_t> dims = linear_partial_dims(layout);
+        if (dims.empty()) return std::nullopt;
+        return use_of_gradient(layout, dims, Dims(shape_from_python(shape)));
+      },
+      py::arg("layout"), py::arg("shape"),
+      R"(How the gradient of shares is used that each rank has made of its own cells.
+
+It stays as it lies, and each rank goes on with it for these cells: what comes back to it is Partial(sum) where the
+tensor is Partial(sum) or Partial(avg). None where it is neither.
+
+Args:
+    layout: How the tensor lies.
+    shape: The logical shape.)");
+  core.def(
       "outside_gradient_layout",
       [](const Layout& layout, const std::optional<PlacementSequence>& grad_placements, const IntArgument& ndim) {
         std::optional<std::vector<Placement>> placements;

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections.abc
 import os
 import typing
-__all__: list[str] = ['ArgumentTypeError', 'AsyncSaveHandle', 'CheckpointError', 'CheckpointMetadata', 'CheckpointParts', 'Checkpointer', 'ChunkStorageMetadata', 'DeviceMesh', 'Exchange', 'ExtremeGradient', 'FailedPreconditionError', 'FileSystemReader', 'FileSystemWriter', 'GlobalSavePlan', 'HeldBytes', 'HyperParallelError', 'InternalError', 'InvalidArgumentError', 'Layout', 'LoadPlan', 'LoadPlanner', 'MeshTraffic', 'MessageExchange', 'MetadataIndex', 'OutOfRangeError', 'Partial', 'Placement', 'PlannedTensor', 'Progress', 'RaggedShard', 'RangeReader', 'RankPlan', 'RankStep', 'ReadItem', 'Redistribution', 'Replicate', 'SavePlan', 'SavePlanner', 'Shard', 'SingleExchange', 'StorageInfo', 'StorageReader', 'StorageWriter', 'TensorStorageMetadata', 'UnimplementedError', 'WriteItem', 'block_checksums', 'check_local', 'gradient_layout', 'infer_global_shape', 'known_global_shape', 'leaving_layout', 'local_shape', 'outside_gradient_layout', 'owned_boxes', 'owned_interval', 'parse_placements', 'plan_redistribution', 'plan_text', 'plan_traffic', 'terminal_progress']
+__all__: list[str] = ['ArgumentTypeError', 'AsyncSaveHandle', 'CheckpointError', 'CheckpointMetadata', 'CheckpointParts', 'Checkpointer', 'ChunkStorageMetadata', 'DeviceMesh', 'Exchange', 'ExtremeGradient', 'FailedPreconditionError', 'FileSystemReader', 'FileSystemWriter', 'GlobalSavePlan', 'HeldBytes', 'HyperParallelError', 'InternalError', 'InvalidArgumentError', 'Layout', 'LoadPlan', 'LoadPlanner', 'MeshTraffic', 'MessageExchange', 'MetadataIndex', 'OutOfRangeError', 'Partial', 'Placement', 'PlannedTensor', 'Progress', 'RaggedShard', 'RangeReader', 'RankPlan', 'RankStep', 'ReadItem', 'Redistribution', 'Replicate', 'SavePlan', 'SavePlanner', 'Shard', 'SingleExchange', 'StorageInfo', 'StorageReader', 'StorageWriter', 'TensorStorageMetadata', 'UnimplementedError', 'WriteItem', 'block_checksums', 'check_local', 'gradient_layout', 'infer_global_shape', 'known_global_shape', 'leaving_layout', 'local_shape', 'outside_gradient_layout', 'owned_boxes', 'owned_interval', 'parse_placements', 'plan_redistribution', 'plan_text', 'plan_traffic', 'terminal_progress', 'use_of_gradient']
 class HyperParallelError(Exception):
     """
     The base of every error that the library raises.
@@ -1387,5 +1387,16 @@ def plan_traffic(source: Layout, target: Layout, shape: collections.abc.Sequence
 def terminal_progress(descriptor: int = 2) -> Progress:
     """
     A bar (bytes done, rate, time left) on an open file if that is a terminal, else one that says nothing.
+    """
+def use_of_gradient(layout: Layout, shape: collections.abc.Sequence[int]) -> Redistribution | None:
+    """
+    How the gradient of shares is used that each rank has made of its own cells.
+
+    It stays as it lies, and each rank goes on with it for these cells: what comes back to it is Partial(sum) where the
+    tensor is Partial(sum) or Partial(avg). None where it is neither.
+
+    Args:
+        layout: How the tensor lies.
+        shape: The logical shape.
     """
 __version__: str = '0.1.0'

@@ -26,7 +26,7 @@ from hyper_parallel.mindspore._host import Bytes, bytes_of, dtype_name, item_byt
 from hyper_parallel.mindspore._messages import Message, exchange_messages
 from hyper_parallel.mindspore._texts import describe, placements_text
 
-__all__ = ["redistribute_local", "run_plan"]
+__all__ = ["behind_share_node", "redistribute_local", "run_plan"]
 
 
 def redistribute_local(local: mindspore.Tensor, move: _core.Redistribution) -> mindspore.Tensor:
@@ -52,6 +52,21 @@ def redistribute_local(local: mindspore.Tensor, move: _core.Redistribution) -> m
     for part in move.parts:
         local = _RedistributeLocal.apply(local, part)
     return local
+
+
+def behind_share_node(local: mindspore.Tensor, layout: _core.Layout, shape: Sequence[int]) -> mindspore.Tensor:
+    """A share that this rank has computed, where gradients of second order find that it has.
+
+    All ranks have the gradient of a pending sum alike, and each goes on with it for its own cells: what comes back to
+    it in a second backward pass are shares, which are summed here.
+
+    Args:
+        local: The share; itself where it is not in the graph, or the tensor is no pending sum.
+        layout: How the tensor lies.
+        shape: Its logical shape.
+    """
+    use = _core.use_of_gradient(layout, shape) if is_tracked(local) else None
+    return local if use is None else _ShareNode.apply(local, use)
 
 
 def run_plan(
@@ -99,12 +114,25 @@ def _places(transfers: Sequence[tuple[int, int]], size: int) -> list[Message]:
     return [Message(peer, np.empty(numel * size, np.uint8)) for peer, numel in transfers]
 
 
+class _ShareNode(_Function):  # type: ignore[misc]  # MindSpore has no types
+    @staticmethod
+    def forward(ctx: Any, local: mindspore.Tensor, use: _core.Redistribution) -> mindspore.Tensor:  # noqa: ANN401
+        ctx.use = use
+        return local.copy()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: mindspore.Tensor) -> tuple[mindspore.Tensor, None]:  # noqa: ANN401
+        return redistribute_local(gradient, ctx.use), None
+
+
 class _RedistributeLocal(_Function):  # type: ignore[misc]  # MindSpore has no types
     @staticmethod
     def forward(ctx: Any, local: mindspore.Tensor, move: _core.Redistribution) -> mindspore.Tensor:  # noqa: ANN401
         ctx.move = move
         ctx.share = local if move.extreme is not None else None
-        return run_plan(local, move.source, move.target, move.shape)
+        result = run_plan(local, move.source, move.target, move.shape)
+        # MindSpore leaves an input that is returned where it was in the graph.
+        return result.copy() if result is local else result
 
     @staticmethod
     def backward(ctx: Any, gradient: mindspore.Tensor) -> tuple[mindspore.Tensor, None]:  # noqa: ANN401

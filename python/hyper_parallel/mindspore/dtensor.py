@@ -18,7 +18,7 @@ from hyper_parallel.mindspore._facts import TensorFacts
 from hyper_parallel.mindspore._graph import check_mode
 from hyper_parallel.mindspore._group_check import check_mesh_together
 from hyper_parallel.mindspore._local_shape import whole_of
-from hyper_parallel.mindspore._redistribute import redistribute_local
+from hyper_parallel.mindspore._redistribute import behind_share_node, redistribute_local
 from hyper_parallel.mindspore._rows import row_of
 from hyper_parallel.mindspore._shares import TensorShare
 from hyper_parallel.mindspore._texts import describe, placements_text
@@ -88,7 +88,7 @@ class DTensor(TensorFacts):
         mesh = _frames.check_mesh(device_mesh, "from_local: device_mesh")
         sizes = None if shape is None else shape_of(shape, "shape")
         layout, whole = whole_of(local, mesh, placements, sizes)
-        object.__setattr__(self, "_share", TensorShare(local))
+        object.__setattr__(self, "_share", TensorShare(behind_share_node(local, layout, whole)))
         object.__setattr__(self, "_layout", layout)
         object.__setattr__(self, "_logical_shape", whole)
 

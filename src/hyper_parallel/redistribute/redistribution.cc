@@ -61,15 +61,11 @@ bool has_unlike_reductions(const Redistribution& move) {
 bool may_be_gradient_of(const Placement& gradient, const Placement& placement) {
   if (gradient == placement) return true;
   if (!is_replicate(placement) && !is_partial(placement)) return false;
-  return is_replicate(gradient) || is_linear_partial(gradient);
+  const auto* partial = std::get_if<Partial>(&gradient);
+  return is_replicate(gradient) || (partial != nullptr && !is_extreme(partial->op));
 }
 
 }  // namespace
-
-bool is_linear_partial(const Placement& placement) {
-  const auto* partial = std::get_if<Partial>(&placement);
-  return partial != nullptr && !is_extreme(partial->op);
-}
 
 Layout gradient_layout(const Layout& layout) {
   if (!layout.has_partial()) return layout;
@@ -125,7 +121,31 @@ std::vector<Redistribution> parts_of(const Redistribution& move) {
 
 Redistribution backward_of(const Redistribution& move) {
   const Layout share = gradient_layout(move.source);
-  return {move.incoming, share, gradient_layout(share), move.shape};
+  Redistribution back{move.incoming, share, share, move.shape};
+  const std::optional<ReduceOp> op = innermost_op(move);
+  if (!op || !is_extreme(*op)) return back;
+  std::vector<int64_t> weighed;
+  for (size_t dim = 0; dim < share.placements().size(); ++dim) {
+    if (pending(move, dim)) weighed.push_back(static_cast<int64_t>(dim));
+  }
+  back.incoming = use_of_gradient(share, weighed, move.shape).incoming;
+  return back;
+}
+
+std::vector<int64_t> linear_partial_dims(const Layout& layout) {
+  std::vector<int64_t> dims;
+  for (size_t dim = 0; dim < layout.placements().size(); ++dim) {
+    const auto* partial = std::get_if<Partial>(&layout.placements()[dim]);
+    if (partial != nullptr && !is_extreme(partial->op)) dims.push_back(static_cast<int64_t>(dim));
+  }
+  return dims;
+}
+
+Redistribution use_of_gradient(const Layout& layout, std::span<const int64_t> mesh_dims, Dims shape) {
+  const Layout alike = gradient_layout(layout);
+  std::vector<Placement> shares = alike.placements();
+  for (const int64_t dim : mesh_dims) shares[static_cast<size_t>(dim)] = Partial(ReduceOp::kSum);
+  return {alike, alike, Layout::with_partial_beside_ragged(layout.mesh(), std::move(shares)), std::move(shape)};
 }
 
 int64_t gradient_divisor(const Redistribution& move) {

@@ -16,15 +16,13 @@
 // compute different losses, which are summed, so what is Replicate inside counts as Partial(sum).
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "hyper_parallel/base/dims.h"
 #include "hyper_parallel/layout/layout.h"
 
 namespace hyper_parallel {
-
-/// Partial(sum) or Partial(avg): gradients of the shares are alike on all ranks.
-bool is_linear_partial(const Placement& placement);
 
 /// How the gradient of a tensor lies: as the tensor, Replicate where it is Partial.
 Layout gradient_layout(const Layout& layout);
@@ -59,8 +57,16 @@ bool is_identity(const Redistribution& move);
 std::vector<Redistribution> parts_of(const Redistribution& move);
 
 /// What takes the gradient of the result back to that of the source's share, up to the two factors below. `move` is one
-/// of its own `parts_of`.
+/// of its own `parts_of`. Where it resolves a max or min each rank goes on with the gradient by a factor of its own, so
+/// that what comes back to that is in shares.
 Redistribution backward_of(const Redistribution& move);
+
+/// Mesh dims on which the layout is Partial(sum) or Partial(avg): gradients of such shares are alike on all ranks.
+std::vector<int64_t> linear_partial_dims(const Layout& layout);
+
+/// How the gradient of a share is used that each rank has made of its own cells, Partial on `mesh_dims`: it stays as it
+/// lies, and each rank goes on with it for these cells, so that what comes back to it is in shares there.
+Redistribution use_of_gradient(const Layout& layout, std::span<const int64_t> mesh_dims, Dims shape);
 
 /// What the gradient is divided by: the product of the group sizes over which the redistribution averages.
 int64_t gradient_divisor(const Redistribution& move);

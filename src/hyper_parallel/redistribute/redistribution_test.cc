@@ -92,6 +92,19 @@ TEST(Redistribution, BackwardOfBackward_IsTheMoveWhereNothingIsPending) {
   EXPECT_EQ(backward_of(backward_of(there)), there);
 }
 
+TEST(Redistribution, BackwardOfAMax_LeavesSharesToASecondOne) {
+  const Redistribution back = backward_of(move("P(max), S(0)", "R, S(0)"));
+  EXPECT_EQ(back, (Redistribution{lay("R, S(0)"), lay("R, S(0)"), lay("P, S(0)"), {6, 4}}));
+}
+
+TEST(UseOfGradient, IsSummedOverTheDimsThatAreCut) {
+  const std::vector<int64_t> dims = linear_partial_dims(lay("P(avg), S(1)"));
+  EXPECT_EQ(dims, std::vector<int64_t>{0});
+  EXPECT_EQ(linear_partial_dims(lay("P(max), P")), std::vector<int64_t>{1});
+  const Redistribution use = use_of_gradient(lay("P(avg), S(1)"), dims, {6, 4});
+  EXPECT_EQ(use, (Redistribution{lay("R, S(1)"), lay("R, S(1)"), lay("P, S(1)"), {6, 4}}));
+}
+
 TEST(Redistribution, Divisor_CountsTheRanksThatAreAveragedOver) {
   EXPECT_EQ(gradient_divisor(move("P(avg), P(avg)", "R, R")), 6);
   EXPECT_EQ(gradient_divisor(move("P(avg), P", "R, R")), 2);

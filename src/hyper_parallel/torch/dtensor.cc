@@ -54,11 +54,7 @@ std::vector<int64_t> agreed_shape(const at::Tensor& local, const Layout& layout,
 at::Tensor entered(const at::Tensor& local, const MeshCommunicator& mesh, const Layout& layout,
                    const std::vector<int64_t>& shape) {
   if (!layout.has_partial() || local.is_leaf()) return local;
-  std::vector<int64_t> cut;
-  for (size_t dim = 0; dim < layout.placements().size(); ++dim) {
-    if (is_linear_partial(layout.placements()[dim])) cut.push_back(static_cast<int64_t>(dim));
-  }
-  return cut.empty() ? local : behind_share_node(local, layout, Dims(shape), cut, mesh);
+  return behind_share_node(local, layout, Dims(shape), linear_partial_dims(layout), mesh);
 }
 
 void check_one_element(const DTensor& tensor, std::string_view operation) {

@@ -41,18 +41,6 @@ Holders holders_of(const at::Tensor& share, const at::Tensor& ties, const Redist
   return {holds, run_plan(holds, layouts.counted, layouts.everywhere, move.shape, communicator)};
 }
 
-/// The way back of a gradient that each rank goes on with for its own cells: what comes back to it are shares.
-Redistribution backward_for_cells(const Redistribution& move, const Layout& reduced) {
-  Redistribution back = backward_of(move);
-  std::vector<Placement> incoming = back.incoming.placements();
-  for (size_t dim = 0; dim < incoming.size(); ++dim) {
-    const bool resolved = is_partial(move.source.placements()[dim]) && is_replicate(reduced.placements()[dim]);
-    if (resolved) incoming[dim] = Partial(ReduceOp::kSum);
-  }
-  back.incoming = back.incoming.with_placements(std::move(incoming));
-  return back;
-}
-
 /// A redistribution that the autograd graph can keep.
 struct SavedMove : torch::CustomClassHolder {
   SavedMove(Redistribution move_, MeshCommunicator communicator_, at::Tensor ties_)
@@ -87,8 +75,7 @@ struct RedistributeLocal : torch::autograd::Function<RedistributeLocal> {
     if (const auto layouts = extreme_gradient(move)) {
       const at::Tensor share = context->get_saved_variables()[0];
       const Holders holders = holders_of(share, saved->ties, move, *layouts, saved->communicator);
-      const at::Tensor gradient =
-          redistribute_local(gradients[0], backward_for_cells(move, layouts->reduced), saved->communicator);
+      const at::Tensor gradient = redistribute_local(gradients[0], backward_of(move), saved->communicator);
       // A constant to the graph: it changes nowhere but where the holders do.
       return {gradient.mul(holders.own.div(holders.all).to(share.scalar_type())), {}};
     }

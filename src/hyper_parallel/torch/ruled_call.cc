@@ -150,12 +150,9 @@ class RuledCall {
     const Layout& layout = plan_->propagation.results[index];
     if (!layout.has_partial()) return local;
     if (is_product_of_pending()) return behind_first_order_node(local, operation_.name);
-    std::vector<int64_t> cut;
-    for (size_t dim = 0; dim < layout.placements().size(); ++dim) {
-      // The gradient of a max or min is weighed by rank where it is resolved, and becomes the rank's own there.
-      if (is_linear_partial(layout.placements()[dim]) && !is_pending_on(dim)) cut.push_back(static_cast<int64_t>(dim));
-    }
-    if (cut.empty()) return local;
+    // The gradient of a max or min is weighed by rank where it is resolved, and becomes the rank's own there.
+    std::vector<int64_t> cut = linear_partial_dims(layout);
+    std::erase_if(cut, [&](int64_t dim) { return is_pending_on(static_cast<size_t>(dim)); });
     return behind_share_node(local, layout, plan_->rule.results[index].shape, cut, operands_.first().mesh());
   }
 

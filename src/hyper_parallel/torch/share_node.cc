@@ -65,13 +65,11 @@ struct FirstOrder : torch::autograd::Function<FirstOrder> {
 
 at::Tensor behind_share_node(const at::Tensor& local, const Layout& layout, const Dims& shape,
                              const std::vector<int64_t>& cut_dims, const MeshCommunicator& communicator) {
-  const Layout alike = gradient_layout(layout);
-  std::vector<Placement> shares = alike.placements();
-  for (const int64_t dim : cut_dims) shares[static_cast<size_t>(dim)] = Partial(ReduceOp::kSum);
-  const Redistribution use{alike, alike, alike.with_placements(std::move(shares)), shape};
-  return behind(local, "ShareOfDTensor", [use, communicator](const at::Tensor& gradient) {
-    return redistribute_local(gradient, use, communicator);
-  });
+  if (cut_dims.empty()) return local;
+  return behind(local, "ShareOfDTensor",
+                [use = use_of_gradient(layout, cut_dims, shape), communicator](const at::Tensor& gradient) {
+                  return redistribute_local(gradient, use, communicator);
+                });
 }
 
 at::Tensor behind_first_order_node(const at::Tensor& local, std::string_view operation) {

@@ -324,6 +324,16 @@ def test_unlike_reductions_are_parts_and_a_max_says_how_its_holders_are_counted(
     assert parts[1].extreme is None
 
 
+def test_gradient_of_a_share_is_used_by_each_rank_for_its_own_cells() -> None:
+    mesh = Layout(MESH, ("dp", "tp"))
+    use = _core.use_of_gradient(mesh([Partial("avg"), Shard(0)]), SHAPE)
+    assert use is not None
+    alike = mesh([Replicate(), Shard(0)])
+    assert (use.source, use.target, use.incoming) == (alike, alike, mesh([Partial(), Shard(0)]))
+    assert _core.use_of_gradient(mesh([Partial("max"), Shard(0)]), SHAPE) is None
+    assert _core.use_of_gradient(alike, SHAPE) is None
+
+
 def test_layouts_of_gradients_from_outside() -> None:
     mesh = Layout(MESH, ("dp", "tp"))
     layout = mesh([Shard(0), Replicate()])
