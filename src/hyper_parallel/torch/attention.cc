@@ -63,13 +63,13 @@ DTensor masked(const DTensor& scores, const std::optional<DTensor>& mask, bool i
 }  // namespace
 
 std::vector<DTensor> attention_with_dropout(const Operation& operation, const BoundCall& call) {
-  const RuledOperands operands(operation, call.arguments);
-  const RuleArguments arguments(call.arguments, operands.shapes());
+  const RuleArguments arguments(call.arguments, {});
   const double dropped = arguments.number("dropout_p");
   HP_CHECK(dropped >= 0 && dropped <= 1, kInvalidArgument, "operation '", operation.name, "': dropout_p is ", dropped,
            " but must be in [0, 1]");
   if (dropped == 0) return call_ruled(operation, call);
   check_ruled(operation, call);  // raises for shapes that do not fit, pending operands and unlike meshes
+  const RuledOperands operands(operation, call.arguments);
   check_dtypes(operation, operands);
   const bool is_causal = arguments.flag("is_causal");
   const bool has_mask = operands.size() == 4;

@@ -3,8 +3,7 @@ all ranks, also on those without elements, and nothing has changed."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import mindspore
@@ -14,6 +13,7 @@ import pytest
 from hyper_parallel import DTensor, HyperParallelError, Partial, RaggedShard, Replicate
 from hyper_parallel.mindspore import functional
 from support.common import assert_raises, make_mesh
+from support.frameworks.on_mindspore import queued
 from support.platform_checks import assert_values, distributed
 from support.ranks import ranks
 from support.spread import Spread
@@ -24,16 +24,6 @@ WHOLE = np.array([1.0, 2.0, 0.0])
 
 def spread(dtype: str = "float32", units: tuple[int, int] = (1, 2)) -> Any:
     return distributed(WHOLE, Spread((3,), (2,), (RaggedShard((0,), units),)), dtype)
-
-
-@contextlib.contextmanager
-def queued() -> Iterator[None]:
-    """MindSpore launches kernels from a queue, as it does in programs, and what fails there is raised later."""
-    mindspore.set_context(pynative_synchronize=False)
-    try:
-        yield
-    finally:
-        mindspore.set_context(pynative_synchronize=True)
 
 
 def one_of(dtype: str) -> mindspore.Tensor:

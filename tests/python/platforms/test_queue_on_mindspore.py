@@ -3,8 +3,7 @@ been written is in the graph at once, on every rank. Several times over, as it i
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import mindspore
@@ -15,6 +14,7 @@ from mindspore import nn
 from hyper_parallel import DTensor, FailedPreconditionError, RaggedShard, Replicate, Shard
 from hyper_parallel.mindspore.parameter import distribute_parameter
 from support.common import make_mesh
+from support.frameworks.on_mindspore import queued
 from support.platform_checks import distributed
 from support.ranks import ranks
 from support.spread import Spread
@@ -28,15 +28,6 @@ LAYOUTS = {
     "with an empty share": RaggedShard((0,), (0, 1)),
 }
 TIMES = 10
-
-
-@contextlib.contextmanager
-def queued() -> Iterator[None]:
-    mindspore.set_context(pynative_synchronize=False)
-    try:
-        yield
-    finally:
-        mindspore.set_context(pynative_synchronize=True)
 
 
 def assert_gradient(written: Callable[[mindspore.Tensor], DTensor], expected: float) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,16 @@ def weighted_sum(tensor: Tensor, weights: Array) -> Tensor:
     numel = int(np.prod(weights.shape))
     products = tensor.reshape((numel, 1)) * _plain(weights.reshape(numel, 1), dtype_of(tensor))
     return mint.sum(products, 0).reshape(())
+
+
+@contextlib.contextmanager
+def queued() -> Iterator[None]:
+    """MindSpore launches kernels from a queue, as it does in programs, and what fails there is raised later."""
+    mindspore.set_context(pynative_synchronize=False)
+    try:
+        yield
+    finally:
+        mindspore.set_context(pynative_synchronize=True)
 
 
 def gradients(function: Callable[..., Tensor], tensors: Sequence[Tensor]) -> list[Array]:
