@@ -3,18 +3,18 @@
 // Operands of an elementwise operation: whose layout the result takes, and the local tensor of each operand that lies
 // as it does.
 //
-// The *frame* is the first ragged operand, else the first DTensor that is more than one replicated element, else the
-// first. Beside it an operand may be
+// The *frame* is the first ragged operand, else the one that is written, else the first DTensor that is more than one
+// replicated element, else the first. Beside it an operand may be
 //
 //   a DTensor that lies as the frame   Equal mesh and shape, and every rank owns the same cells. Two ragged layouts
 //                                      with equal runs count, whatever their dims and units; two kinds of placements
 //                                      never do.
 //   a Replicate DTensor                Of the same shape, beside a ragged frame: sliced, without communication. Its
 //                                      gradient is gathered.
-//   one element                        A plain tensor, or a Replicate DTensor, of no more dims than the frame. It
-//                                      keeps its class in type promotion: () is a 0-dim tensor, (1,) one with dims.
-//                                      Its gradient is summed over the mesh dims that split the frame, by an
-//                                      all-reduce that every rank of the mesh enters.
+//   one element                        A plain tensor, or a Replicate DTensor of another shape, of no more dims than
+//                                      the frame. It keeps its class in type promotion: () is a 0-dim tensor, (1,) one
+//                                      with dims. Its gradient is summed over the mesh dims that split the frame, by
+//                                      an all-reduce that every rank of the mesh enters.
 //   a number
 //
 // Everything is decided from layouts and shapes, which all ranks know, never from this rank's sizes.
@@ -25,8 +25,8 @@
 
 namespace hyper_parallel {
 
-/// The frame. Throws kType without a DTensor, or where a plain tensor would be written; kInvalidArgument where another
-/// DTensor would be written than the frame.
+/// The frame. Throws kType without a DTensor, or where a plain tensor would be written; kInvalidArgument where a
+/// DTensor would be written beside a ragged one.
 const DTensor& frame_of(const Operation& operation, const BoundArguments& arguments);
 
 /// The local tensor of a tensor operand, of sizes that broadcast to those of the frame's local tensor; differentiable.

@@ -226,7 +226,7 @@ bool needs_rule(const BoundArguments& arguments, const DTensor& frame) {
   return std::ranges::any_of(arguments, [&](const BoundArgument& argument) {
     const DTensor* tensor = argument.value == nullptr ? nullptr : argument.value->dtensor();
     if (tensor == nullptr || tensor == &frame) return false;
-    if (tensor->shape() == frame.shape() && tensor->layout() == frame.layout()) return false;
+    if (tensor->shape() == frame.shape()) return tensor->layout() != frame.layout();
     const bool whole = std::ranges::all_of(tensor->placements(), is_replicate);
     return !(whole && tensor->numel() == 1 && tensor->ndim() <= frame.ndim());
   });

@@ -19,7 +19,7 @@ std::vector<DTensor> call_ruled(const Operation& operation, const BoundCall& cal
 void check_ruled(const Operation& operation, const BoundCall& call);
 
 /// Whether the operands of an elementwise operation lie so differently that they need a rule: none is ragged, and one
-/// that is more than a single replicated element has another shape or layout than `frame`.
+/// has another layout than `frame`, or another shape and is more than a single replicated element.
 bool needs_rule(const BoundArguments& arguments, const DTensor& frame);
 
 }  // namespace hyper_parallel
