@@ -3,6 +3,8 @@
 #include <charconv>
 #include <cstdlib>
 #include <iostream>
+#include <limits>
+#include <optional>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -13,19 +15,24 @@ namespace {
 
 constexpr const char* kSeedVariable = "HP_TEST_SEED";
 
-uint64_t seed_from_environment_or_chance() {
-  const char* text = std::getenv(kSeedVariable);
-  if (text == nullptr || *text == '\0') {
-    std::random_device device;
-    return (uint64_t{device()} << 32) | device();
-  }
+/// The number in an environment variable; nothing where it is not set.
+template <typename Number>
+std::optional<Number> number_in(const char* variable) {
+  const char* text = std::getenv(variable);
+  if (text == nullptr || *text == '\0') return std::nullopt;
   const std::string_view digits(text);
-  uint64_t seed = 0;
-  const auto [end, error] = std::from_chars(digits.begin(), digits.end(), seed);
+  Number number = 0;
+  const auto [end, error] = std::from_chars(digits.begin(), digits.end(), number);
   if (error != std::errc() || end != digits.end()) {
-    throw std::invalid_argument(std::string(kSeedVariable) + " is '" + text + "' but must be a number below 2^64");
+    throw std::invalid_argument(std::string(variable) + " is '" + text + "' but must be a number below 2^" +
+                                std::to_string(std::numeric_limits<Number>::digits));
   }
-  return seed;
+  return number;
+}
+
+uint64_t seed_of_chance() {
+  std::random_device device;
+  return (uint64_t{device()} << 32) | device();
 }
 
 /// Prints the seed before the first test runs.
@@ -42,8 +49,13 @@ const testing::Environment* const kSeedEnvironment = testing::AddGlobalTestEnvir
 }  // namespace
 
 uint64_t run_seed() {
-  static const uint64_t seed = seed_from_environment_or_chance();
+  static const uint64_t seed = number_in<uint64_t>(kSeedVariable).value_or(seed_of_chance());
   return seed;
+}
+
+int case_factor() {
+  static const int factor = number_in<int>("HP_TEST_TIMES").value_or(1);
+  return factor;
 }
 
 uint64_t current_test_seed() {

@@ -26,6 +26,9 @@ namespace hyper_parallel::test {
 /// The run's seed.
 uint64_t run_seed();
 
+/// How many times as many cases are drawn as a test asks for: HP_TEST_TIMES, 1 if it is not set.
+int case_factor();
+
 /// The seed of the test that runs now.
 uint64_t current_test_seed();
 
@@ -66,7 +69,7 @@ template <typename Property>
 void check_property(int cases, Property&& property) {
   rc::detail::TestParams params;
   params.seed = current_test_seed();
-  params.maxSuccess = cases;
+  params.maxSuccess = cases * case_factor();
   SilentListener listener;
   const rc::detail::TestResult result =
       rc::detail::checkProperty(rc::detail::toProperty(std::forward<Property>(property)), {}, params, listener, {});

@@ -29,11 +29,16 @@ DTensor wrap(at::Tensor local, const DTensor& frame) {
   return DTensor::unchecked(std::move(local), frame.mesh(), frame.layout(), frame.shape());
 }
 
+/// The global rules of operands that need no more than to lie as `frame`.
+void check_frame(const Operation& operation, const BoundArguments& arguments, const DTensor& frame) {
+  check_commutes(operation, arguments);
+  if (operation.writes) check_reaches_base(operation, frame);
+}
+
 /// The frame after all global rules were checked.
 const DTensor& checked_frame(const Operation& operation, const BoundArguments& arguments) {
   const DTensor& frame = frame_of(operation, arguments);
-  check_commutes(operation, arguments);
-  if (operation.writes) check_reaches_base(operation, frame);
+  check_frame(operation, arguments, frame);
   return frame;
 }
 
@@ -84,17 +89,11 @@ at::Tensor shared_tensor(const Operation& operation, const BoundArgument& argume
 
 constexpr std::string_view kForeach = "_foreach_";
 
-/// Whether operands of an element lie unlike, and every argument has an element of its own.
-bool needs_single_calls(const Operation& operation, const BoundCall& call, size_t length) {
-  const auto is_shared = [](const BoundArgument& argument) {
+/// Whether a call on lists may be taken apart: every tensor argument has an element of its own.
+bool has_single_calls(const Operation& operation, const BoundCall& call) {
+  return operation.name.starts_with(kForeach) && std::ranges::none_of(call.arguments, [](const BoundArgument& argument) {
     return argument.parameter->kind == ParameterKind::kTensor;
-  };
-  if (!operation.name.starts_with(kForeach) || std::ranges::any_of(call.arguments, is_shared)) return false;
-  for (size_t i = 0; i < length; ++i) {
-    const BoundArguments element = element_arguments(call, i);
-    if (needs_rule(element, frame_of(operation, element))) return true;
-  }
-  return false;
+  });
 }
 
 /// The arguments of one element's call, in the order of the single operation.
@@ -168,18 +167,21 @@ std::vector<DTensor> call_singly(const Operation& operation, const BoundCall& bo
 /// The arguments of a call on lists, transposed: first every element with its frame and local tensors.
 std::vector<DTensor> call_list(const Operation& operation, const BoundCall& call) {
   const size_t length = list_length(operation, call);
-  if (needs_single_calls(operation, call, length)) return call_singly(operation, call, length);
-  std::vector<DTensor> frames;
+  const bool may_be_single = has_single_calls(operation, call);
+  std::vector<const DTensor*> frames;  // among the arguments
   std::vector<c10::List<at::Tensor>> locals(call.arguments.size());
+  frames.reserve(length);
   for (size_t i = 0; i < length; ++i) {
     const BoundArguments element = element_arguments(call, i);
-    const DTensor& frame = checked_frame(operation, element);
+    const DTensor& frame = frame_of(operation, element);
+    if (may_be_single && needs_rule(element, frame)) return call_singly(operation, call, length);
+    check_frame(operation, element, frame);
     for (size_t p = 0; p < element.size(); ++p) {
       if (element[p].parameter->kind == ParameterKind::kTensorList) {
         locals[p].push_back(aligned_local(operation, element[p], frame));
       }
     }
-    frames.push_back(frame);
+    frames.push_back(&frame);
   }
   Stack stack;
   for (size_t p = 0; p < locals.size(); ++p) {
@@ -193,10 +195,14 @@ std::vector<DTensor> call_list(const Operation& operation, const BoundCall& call
   }
   if (length == 0) return {};
   call.overload->op.callBoxed(stack);
-  if (operation.writes) return frames;
   std::vector<DTensor> results;
+  results.reserve(length);
+  if (operation.writes) {
+    for (const DTensor* frame : frames) results.push_back(*frame);
+    return results;
+  }
   const std::vector<at::Tensor> tensors = stack.front().toTensorVector();
-  for (size_t i = 0; i < length; ++i) results.push_back(wrap(tensors[i], frames[i]));
+  for (size_t i = 0; i < length; ++i) results.push_back(wrap(tensors[i], *frames[i]));
   return results;
 }
 

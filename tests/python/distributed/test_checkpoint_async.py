@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -340,6 +341,15 @@ def test_a_callback_that_saves_again_raises_and_does_not_hang(tmp_path: Path) ->
         handle.wait()
 
 
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    """Ctrl+C raises, also where a shell has started the tests in the background and so has them ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupts")
 def test_waiting_is_interrupted_by_ctrl_c(tmp_path: Path) -> None:
     interrupted = threading.Event()
 

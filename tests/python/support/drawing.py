@@ -1,7 +1,7 @@
 """Property tests: what is drawn, and from which seed.
 
-A run draws one seed, prints it, and takes it back from HP_TEST_SEED. Values are drawn in the test process and sent to
-the ranks, so that all of them see the same.
+A run draws one seed, prints it, and takes it back from HP_TEST_SEED; HP_TEST_TIMES draws so many times as often. Values
+are drawn in the test process and sent to the ranks, so that all of them see the same.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
 SEED = int(os.environ.get("HP_TEST_SEED") or random.SystemRandom().randrange(2**32))
+TIMES = int(os.environ.get("HP_TEST_TIMES") or 1)
 
 Test = Callable[..., Any]
 
 
 def drawn(examples: int, **strategies: SearchStrategy[Any]) -> Callable[[Test], Test]:
-    """Runs a test on `examples` draws of its arguments, from the run's seed."""
+    """Runs a test on `examples` draws of its arguments, or `TIMES` as many, from the run's seed."""
 
     def decorate(test: Test) -> Test:
         limits = settings(
-            max_examples=examples,
+            max_examples=examples * TIMES,
             deadline=None,
             database=None,
             print_blob=True,
