@@ -135,8 +135,10 @@ py::object run_operation(const Operation& operation, std::span<PyObject* const> 
   if (operation.writes) {
     const py::handle written = written_argument(arguments, kwargs);
     if (operation.is_list) {
-      // The items as they were when the operation read them: the list itself may be another by now.
-      for (const py::tuple& items : converted.lists) {
+      // The items as they were when the operation read them: the list itself may be another by now. The first list is
+      // the written one; a named one may be any of them.
+      const size_t count = arguments.empty() ? converted.lists.size() : 1;
+      for (const py::tuple& items : std::span(converted.lists).first(count)) {
         for (const py::handle item : items) {
           if (is_wrapper(item)) follow_local(item);
         }
