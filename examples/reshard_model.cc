@@ -1,11 +1,12 @@
 // Takes a published model through the library: every tensor of a safetensors file is distributed over several processes
 // with uneven shares, goes through every elementwise operation, is redistributed to other layouts and gathered, and is
-// compared with the file bit for bit. Then it goes through a checkpoint: the processes save what they hold and exit, new
-// ones load it, three of them under other units and dims and one as plain tensors, and compare again.
+// compared with the file bit for bit. Then it goes through a checkpoint: the processes save what they hold and exit,
+// new ones load it, three of them under other units and dims and one as plain tensors, and compare again.
 //
 //   reshard_model --file model.safetensors [--ranks 4] [--units 1,2,0,5] [--port 0]
 //
-// Ends with three verdicts "bit-exact: 104 of 104" and exit code 0, or names what differs and ends with 1; 2 for wrong arguments.
+// Ends with three verdicts "bit-exact: 104 of 104" and exit code 0, or names what differs and ends with 1; 2 for wrong
+// arguments.
 
 #include <iostream>
 #include <string_view>
@@ -31,11 +32,12 @@ int fail(std::string_view message) {
 int run_all(const Options& options) {
   const TemporaryFolder folder;
   const std::filesystem::path checkpoint = folder.path() / "checkpoint";
-  if (const int code = run_processes(options.ranks, [&](const ProcessContext& p) { run_rank(options, p, checkpoint); })) {
+  if (const int code =
+          run_processes(options.ranks, [&](const ProcessContext& p) { run_rank(options, p, checkpoint); })) {
     return code;
   }
-  if (const int code =
-          run_processes(kLoadingProcesses, [&](const ProcessContext& p) { load_distributed(options, p, checkpoint); })) {
+  if (const int code = run_processes(kLoadingProcesses,
+                                     [&](const ProcessContext& p) { load_distributed(options, p, checkpoint); })) {
     return code;
   }
   return run_processes(1, [&](const ProcessContext&) { load_plain(options, checkpoint); });

@@ -114,8 +114,7 @@ void load_plain(const Options& options, const std::filesystem::path& directory) 
   for (size_t i = 0; i < targets.size(); ++i) {
     wrong.push_back(same_bits(targets[i], model.tensors()[i].whole) ? 0 : 1);
   }
-  print_verdict("loaded by one new process as plain tensors", seconds, std::ranges::count(wrong, 0),
-                std::ssize(wrong));
+  print_verdict("loaded by one new process as plain tensors", seconds, std::ranges::count(wrong, 0), std::ssize(wrong));
   check_all_exact(wrong, model);
 }
 

@@ -7,8 +7,8 @@
 
 namespace hyper_parallel::examples {
 
-/// A folder under the system's temporary one that goes with this object. Throws kFailedPrecondition if there is no place
-/// for one.
+/// A folder under the system's temporary one that goes with this object. Throws kFailedPrecondition if there is no
+/// place for one.
 class TemporaryFolder {
  public:
   TemporaryFolder();

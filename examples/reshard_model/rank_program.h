@@ -9,8 +9,9 @@
 
 namespace hyper_parallel::examples {
 
-/// Takes the model through all phases and saves it, as it then lies, into `checkpoint`; rank 0 prints. Throws kDataLoss on rank 0 if anything differs from the file or
-/// more bytes were sent than the lower bound, and on any rank what the library throws.
+/// Takes the model through all phases and saves it, as it then lies, into `checkpoint`; rank 0 prints. Throws kDataLoss
+/// on rank 0 if anything differs from the file or more bytes were sent than the lower bound, and on any rank what the
+/// library throws.
 void run_rank(const Options& options, const ProcessContext& process, const std::filesystem::path& checkpoint);
 
 }  // namespace hyper_parallel::examples

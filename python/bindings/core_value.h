@@ -11,9 +11,9 @@
 
 namespace hyper_parallel::bindings {
 
-/// None, bool, int, float, complex, str, bytes, list, tuple or dict, nested, and exactly of these types: what comes back
-/// must have the type that went in. Throws kType for anything else and kInvalidArgument for text that is not UTF-8 and
-/// for values nested deeper than kMaxValueDepth; `what` starts the message.
+/// None, bool, int, float, complex, str, bytes, list, tuple or dict, nested, and exactly of these types: what comes
+/// back must have the type that went in. Throws kType for anything else and kInvalidArgument for text that is not UTF-8
+/// and for values nested deeper than kMaxValueDepth; `what` starts the message.
 Value value_from_python(pybind11::handle object, std::string_view what);
 
 /// Throws kDataLoss, naming `what`, for a value that Python cannot hold: a dict with a list as a key, an int of more

@@ -128,14 +128,25 @@ def _holds(tensors: Iterable[DTensor], wanted: torch.Tensor) -> bool:
 
 
 def _views_of_replicas(function: _Function, args: _Args, kwargs: _Kwargs) -> Any:  # noqa: ANN401
-    """Views of tensors that every rank holds: those of their local tensors. Torch would copy some."""
+    """Views of tensors that every rank holds: those of their local tensors. Torch would copy some.
+
+    A rank outside the mesh, which holds none, learns their shapes from tensors without storage.
+    """
     base = next(value for value in pytree.tree_leaves((args, kwargs)) if isinstance(value, DTensor))
-    shares = pytree.tree_map(lambda value: _torch.local(value) if isinstance(value, DTensor) else value, (args, kwargs))
+    is_member = _torch.is_member(base)
+
+    def share_of(value: Any) -> Any:  # noqa: ANN401
+        if not isinstance(value, DTensor):
+            return value
+        return _torch.local(value) if is_member else torch.empty(value.shape, dtype=value.dtype, device="meta")
+
+    shares = pytree.tree_map(share_of, (args, kwargs))
 
     def wrapped(value: Any) -> Any:  # noqa: ANN401
         if not isinstance(value, torch.Tensor):
             return value
-        made = DTensor(value, base.device_mesh, base.placements, shape=tuple(value.shape))
+        local = value if is_member else _torch.local(base).flatten()[:0]
+        made = DTensor(local, base.device_mesh, base.placements, shape=tuple(value.shape))
         _torch.set_base(made, base)
         return made
 

@@ -62,6 +62,8 @@ def to_torch(tensor: DTensor) -> torch_tensor.DTensor:
         raise ArgumentTypeError(f"to_torch_dtensor takes a hyper_parallel.DTensor, not {type(tensor).__name__}")
     placements = [placement_to_torch(placement) for placement in tensor.placements]
     local, mesh = _torch.local(tensor), torch_mesh_of(tensor)
+    if len(tensor.shape) == 0 and local.dim() > 0:
+        local = local.sum(dtype=local.dtype)  # outside the mesh torch wants a number: it takes () for no shape given
     stride = [1] * len(tensor.shape)
     for dim in range(len(stride) - 2, -1, -1):
         stride[dim] = stride[dim + 1] * max(tensor.shape[dim + 1], 1)

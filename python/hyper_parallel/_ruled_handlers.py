@@ -208,10 +208,15 @@ def _loss(function: _Function, args: _Args, kwargs: _Kwargs) -> DTensor:
     given |= kwargs
     if given.get("size_average") is not None or given.get("reduce") is not None:
         raise UnimplementedError(f"{name}: size_average and reduce are not supported on a DTensor; use reduction")
+    if name.startswith("binary_cross_entropy") and given["target"].shape != given["input"].shape:
+        raise InvalidArgumentError(
+            f"{name}: target has shape {tuple(given['target'].shape)} but input {tuple(given['input'].shape)}; they "
+            "must be equal"
+        )
     batch_mean = name == "kl_div" and given["reduction"] == "batchmean"
     reduction = _reduction(name, "sum" if batch_mean else given["reduction"])
     value = _run_loss(name, given, reduction)
-    return _call("div", value, given["input"].shape[0]) if batch_mean else value
+    return _call("div", value, given["input"].shape[0]) if batch_mean and given["input"].ndim > 0 else value
 
 
 def _run_loss(name: str, given: dict[str, Any], reduction: int) -> DTensor:

@@ -73,7 +73,7 @@ TEST(Dims, Move_TakesTheEntriesAndLeavesNone) {
     Dims taken = std::move(source);
     EXPECT_EQ(taken, counting(rank));
     EXPECT_TRUE(source.empty()) << "a moved-from Dims that keeps its rank reads past its entries";
-    const Dims copy_of_source = source;
+    const Dims copy_of_source = source;  // NOLINT(bugprone-use-after-move): what is tested
     EXPECT_TRUE(copy_of_source.empty());
     source = counting(2);
     EXPECT_EQ(source, (Dims{1, 2}));

@@ -20,6 +20,7 @@ constexpr std::chrono::milliseconds kLongestWait = std::chrono::hours(24 * 365);
 /// that the other ranks, which wait for this one's share, hear of it.
 class FailedSnapshot final : public SavePlanner {
  public:
+  // NOLINTNEXTLINE(bugprone-throw-keyword-missing): it is thrown later.
   explicit FailedSnapshot(std::exception_ptr error) : error_(std::move(error)) {}
   SavePlan build_local_plan() override { std::rethrow_exception(error_); }
   HeldBytes get_data(const WriteItem&) override { std::rethrow_exception(error_); }
@@ -98,7 +99,7 @@ AsyncSave::AsyncSave() : state_(std::make_shared<State>()) {}
 AsyncSave::~AsyncSave() {
   // In a forked process there is no thread to join, and none to destroy: what is left of it stays.
   if (!state_->is_of_this_process()) {
-    new std::shared_ptr<State>(state_);
+    new std::shared_ptr<State>(state_);  // NOLINT(bugprone-unhandled-exception-at-new): nothing is left to do then
   } else if (state_->is_own_thread()) {
     state_->thread.detach();  // it keeps the state until it ends
   } else if (state_->thread.joinable()) {
@@ -123,6 +124,7 @@ void AsyncSave::wait() {
 
 Checkpointer::Checkpointer(std::shared_ptr<Exchange> exchange) : exchange_(std::move(exchange)) {}
 
+// NOLINTNEXTLINE(bugprone-exception-escape): whoever may not wait was asked, and a mutex of ours fails never.
 Checkpointer::~Checkpointer() {
   if (under_way_ != nullptr && under_way_->state_->is_of_this_process() && !under_way_->state_->is_own_thread()) {
     wait_for_turn();

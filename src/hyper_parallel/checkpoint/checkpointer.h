@@ -56,6 +56,8 @@ class Checkpointer {
   explicit Checkpointer(std::shared_ptr<Exchange> exchange);
   /// Waits for the save under way.
   ~Checkpointer();
+  Checkpointer(const Checkpointer&) = delete;
+  Checkpointer& operator=(const Checkpointer&) = delete;
 
   /// `replicas` says whether `check_replicas` comes first.
   void save(SavePlanner& planner, StorageWriter& writer, Progress& progress, Replicas replicas = Replicas::kTrusted);

@@ -66,7 +66,7 @@ HP_AVX512 uint32_t fold_strides(uint32_t state, std::span<const std::byte>& byte
   }
   const __m512i one = broadcast(kRegister);
   for (size_t i = 1; i < kRegisters; ++i) sums[i] = fold(sums[i - 1], one, sums[i]);
-  alignas(kRegisterBytes) std::array<std::byte, kRegisterBytes> rest;
+  alignas(kRegisterBytes) std::array<std::byte, kRegisterBytes> rest;  // NOLINT(cppcoreguidelines-pro-type-member-init)
   _mm512_store_si512(rest.data(), sums[kRegisters - 1]);
   return sse42(0, rest);
 }

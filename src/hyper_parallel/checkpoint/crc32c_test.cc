@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -71,8 +72,8 @@ TEST(Crc32c, OfAnyLengthAndAlignment_IsThatOfThePortableKernel) {
   };
   for (size_t begin = 0; begin < 9; ++begin) {
     for (size_t size = 0; size < 100; ++size) expect_equal(begin, size);
-    for (const size_t stretch :
-         {256, 512, 3 * 256, 1024, 5 * 256, 3 * 4096, 3 * 4096 + 3 * 256, 2 * 3 * 4096 + 3 * 256}) {
+    for (const size_t stretch : std::initializer_list<size_t>{256, 512, 3 * 256, 1024, 5 * 256, 3 * 4096,
+                                                              3 * 4096 + 3 * 256, 2 * 3 * 4096 + 3 * 256}) {
       for (size_t size = stretch - 9; size < stretch + 10; ++size) expect_equal(begin, size);
     }
   }
@@ -92,7 +93,7 @@ TEST(Crc32c, OfEachSingleBit_IsThatOfThePortableKernel) {
 TEST(Crc32c, OfParts_GoesOnFromTheChecksumBefore) {
   const std::vector<std::byte> bytes = sample(20'000);
   const uint32_t whole = crc32c(bytes);
-  for (const size_t cut : {0, 1, 7, 768, 12'288, 12'289, 19'999, 20'000}) {
+  for (const size_t cut : std::initializer_list<size_t>{0, 1, 7, 768, 12'288, 12'289, 19'999, 20'000}) {
     const auto head = std::span(bytes).first(cut);
     const auto tail = std::span(bytes).subspan(cut);
     EXPECT_EQ(crc32c(tail, crc32c(head)), whole) << cut;

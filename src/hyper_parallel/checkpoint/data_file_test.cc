@@ -24,7 +24,7 @@ using Names = std::vector<std::string>;
 
 std::string pattern(size_t count, unsigned seed) {
   std::string bytes(count, '\0');
-  for (size_t i = 0; i < count; ++i) bytes[i] = static_cast<char>((i * 31 + i / 257 + seed * 101) & 0xFF);
+  for (size_t i = 0; i < count; ++i) bytes[i] = static_cast<char>((i * 31 + i / 257 + size_t{seed} * 101) & 0xFF);
   return bytes;
 }
 

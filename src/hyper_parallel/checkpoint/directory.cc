@@ -28,8 +28,8 @@ Directory::Directory(std::filesystem::path path)
 bool Directory::is_at_its_path() const {
   struct stat there{};
   struct stat ours{};
-  return ::stat(path_.c_str(), &there) == 0 && ::fstat(descriptor_.get(), &ours) == 0 &&
-         there.st_dev == ours.st_dev && there.st_ino == ours.st_ino;
+  return ::stat(path_.c_str(), &there) == 0 && ::fstat(descriptor_.get(), &ours) == 0 && there.st_dev == ours.st_dev &&
+         there.st_ino == ours.st_ino;
 }
 
 std::optional<FileDescriptor> Directory::open_regular(const std::string& name, int flags) const {

@@ -141,6 +141,7 @@ std::vector<std::string> answers_to(std::string_view step, std::vector<std::stri
 
 }  // namespace
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): others send it from where it lies.
 std::string Exchange::broadcast(std::string message) {
   if (!is_coordinator()) return scatter({});
   return scatter(same_for_all(static_cast<size_t>(size()), message));

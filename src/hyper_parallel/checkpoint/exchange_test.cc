@@ -74,9 +74,9 @@ TEST(RunRound, LocalErrorOnOneRank_IsThrownOnAllAndCoordinateDoesNotRun) {
 TEST(RunRound, LocalErrorsOnSeveralRanks_NameTheLowestAndCountTheOthers) {
   for (const auto& [first, more] : {std::pair<int64_t, std::string>{2, " (and on 1 other rank)"},
                                     std::pair<int64_t, std::string>{1, " (and on 2 other ranks)"}}) {
-    const Strings errors = errors_of_ranks(4, [first = first](Exchange& exchange) {
+    const Strings errors = errors_of_ranks(4, [row = first](Exchange& exchange) {
       agree(exchange, "writing",
-            [&] { HP_CHECK(exchange.rank() < first, kDataLoss, "disk ", exchange.rank(), " is full"); });
+            [&] { HP_CHECK(exchange.rank() < row, kDataLoss, "disk ", exchange.rank(), " is full"); });
     });
     EXPECT_EQ(errors,
               Strings(4, str_cat("DataLoss: writing failed on rank ", first, ": disk ", first, " is full", more)));

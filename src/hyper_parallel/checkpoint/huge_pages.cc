@@ -13,6 +13,7 @@ void prefer_huge_pages(std::span<std::byte> bytes) noexcept {
   const uintptr_t begin = address / kPage * kPage;
   const uintptr_t end = (address + bytes.size() + kPage - 1) / kPage * kPage;
   // What is not mapped there is passed over.
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): an address of no object, which the compiler learns nothing from.
   ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 }
 

@@ -18,6 +18,8 @@ class MappedFile {
   explicit MappedFile(const std::filesystem::path& path);
   ~MappedFile();
 
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <iomanip>
 #include <sstream>
 #include <utility>
@@ -50,7 +51,7 @@ std::string rate_text(int64_t done, int64_t total, nanoseconds elapsed) {
   if (done >= total) return text;
   constexpr double kLongest = 99 * 3600;
   const double left = std::min(static_cast<double>(total - done) / rate, kLongest);
-  return text += str_cat("  ", duration_text(static_cast<int64_t>(left + 0.5)), " left");
+  return text += str_cat("  ", duration_text(std::llround(left)), " left");
 }
 
 void write_all(int descriptor, std::string_view text) {

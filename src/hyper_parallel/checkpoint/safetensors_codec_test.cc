@@ -324,7 +324,7 @@ TEST(WriteSafetensorsHeader, ParseOfWritten_IsTheSameHeader) {
   std::vector<TensorSpec> specs;
   for (const DType dtype : all_dtypes()) specs.push_back({str_cat("\u5c42.", dtype), dtype, {2, 4}});
   specs.push_back({"", DType::kF32, {}});
-  specs.push_back({std::string("a\0\n\"\\/\x1b\x7f", 9), DType::kF64, {0, int64_t{1} << 40}});
+  specs.push_back({std::string("a\0\n\"\\/\x1b\x7f", 8), DType::kF64, {0, int64_t{1} << 40}});
   specs.push_back({std::string(5000, 'n'), DType::kU8, std::vector<int64_t>(100, 1)});
   const SafetensorsHeader header = arrange_tensors(specs, {{"", "\t"}, {"format", "\U0001f600"}, {"z", ""}});
   const std::string bytes = write_safetensors_header(header);

@@ -130,7 +130,7 @@ class SavePreparation {
   std::string round(bool may_refer_to_kept) {
     return run_round(
         exchange_, "planning the save", [&] { return offer(may_refer_to_kept); },
-        [&](std::vector<std::string> messages) { return coordinate(messages); });
+        [&](const std::vector<std::string>& messages) { return coordinate(messages); });
   }
 
   std::string offer(bool may_refer_to_kept) {

@@ -30,7 +30,10 @@ class SaveLock {
   explicit SaveLock(const Directory& directory);
   /// Lets the lock go, in the process that took it: a forked child's copy has no say.
   ~SaveLock();
+  SaveLock(const SaveLock&) = delete;
+  SaveLock& operator=(const SaveLock&) = delete;
   SaveLock(SaveLock&&) = default;
+  SaveLock& operator=(SaveLock&&) = delete;
 
   /// False in a child process that was forked since the lock was taken: the save is its parent's.
   bool is_ours() const noexcept;

@@ -13,6 +13,7 @@ namespace hyper_parallel {
 
 class StreamingWriter {
  public:
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): bytes are written before they are read.
   StreamingWriter() = default;
   /// Finishes.
   ~StreamingWriter() { finish(); }

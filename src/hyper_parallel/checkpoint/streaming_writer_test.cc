@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -37,16 +38,17 @@ void expect_copied(const std::vector<Copied>& runs, const std::string& source, s
 
 TEST(StreamingWriter, OneRunOfAnyLengthAndAlignment_IsCopiedExactly) {
   const std::string source = pattern(40000);
-  for (const size_t count : {0, 1, 63, 1023, 1024, 1025, 4095, 4096, 4097, 20000}) {
-    for (const size_t to : {0, 1, 15, 16, 48, 63, 64}) {
-      for (const size_t from : {0, 1, 64}) expect_copied({{to, from, count}}, source, 20200);
+  for (const size_t count : std::initializer_list<size_t>{0, 1, 63, 1023, 1024, 1025, 4095, 4096, 4097, 20000}) {
+    for (const size_t to : std::initializer_list<size_t>{0, 1, 15, 16, 48, 63, 64}) {
+      for (const size_t from : std::initializer_list<size_t>{0, 1, 64})
+        expect_copied({{to, from, count}}, source, 20200);
     }
   }
 }
 
 TEST(StreamingWriter, RunsThatFollowOneAnother_AreGatheredBeyondThePiecesSize) {
   const std::string source = pattern(40000);
-  for (const size_t count : {1, 7, 256, 1000, 4095}) {
+  for (const size_t count : std::initializer_list<size_t>{1, 7, 256, 1000, 4095}) {
     std::vector<Copied> runs;
     for (size_t at = 5; at + count < 40000; at += count) runs.push_back({at, 40000 - at - count, count});
     expect_copied(runs, source, 40010);

@@ -10,8 +10,8 @@
 #include "hyper_parallel/checkpoint/chunk_cover.h"
 #include "hyper_parallel/checkpoint/fnv1a.h"
 #include "hyper_parallel/checkpoint/save_plan.h"
-#include "hyper_parallel/checkpoint/structure_merge.h"
 #include "hyper_parallel/checkpoint/storage_bytes.h"
+#include "hyper_parallel/checkpoint/structure_merge.h"
 #include "hyper_parallel/checkpoint/tensor_name.h"
 
 namespace hyper_parallel {

@@ -20,7 +20,7 @@ std::vector<DimSplit> splits_of(const Layout& layout) {
 
 const Layout& checked_layout(const Layout& layout, const Dims& shape) {
   check_shape(layout, shape);
-  return layout;
+  return layout;  // NOLINT(bugprone-return-const-ref-from-parameter): read within the expression that calls
 }
 
 /// The mesh dims of more than one rank whose split fits `matches`, outermost first.
@@ -88,7 +88,7 @@ std::string to_string(const DimSplit& split) {
                     split);
 }
 
-Distribution::Distribution(const Layout& layout, Dims shape)
+Distribution::Distribution(const Layout& layout, const Dims& shape)
     : Distribution(checked_layout(layout, shape).mesh(), splits_of(layout.folded(static_cast<int64_t>(shape.size()))),
                    shape) {}
 

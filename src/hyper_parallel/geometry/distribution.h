@@ -34,7 +34,7 @@ std::string to_string(const DimSplit& split);
 class Distribution {
  public:
   /// A layout bound to a shape. Throws as `check_shape`.
-  Distribution(const Layout& layout, Dims shape);
+  Distribution(const Layout& layout, const Dims& shape);
   /// Any splits that have a meaning: at most one RaggedShard, no Shard beside it, Shard dims not negative. Throws
   /// kInvalidArgument, and kOutOfRange for a Shard dim.
   Distribution(DeviceMesh mesh, std::vector<DimSplit> splits, Dims shape);

@@ -52,11 +52,10 @@ at::Tensor one_element(const at::Tensor& tensor, const DTensor& frame) {
   return flat && element.dim() > 1 ? element.reshape({1}) : element;
 }
 
-/// The element of a replicated DTensor; on ranks outside the mesh, which hold none, a zero of the same dtype and dims.
-at::Tensor element_of(const DTensor& tensor) {
-  if (tensor.mesh().is_member()) return tensor.local();
-  const at::Tensor zero = tensor.local().sum(tensor.dtype());
-  return tensor.ndim() == 0 ? zero : zero.reshape({1});
+/// The tensor's local part; outside the mesh, where that has one dim whatever the tensor has, a zero for one of no
+/// dims, so that torch finds the same dtypes there.
+at::Tensor operand_of(const DTensor& tensor, const BoundArgument& argument) {
+  return tensor.ndim() == 0 && !argument.parameter->written ? element_of(tensor) : tensor.local();
 }
 
 at::Tensor aligned_plain(const Operation& operation, const BoundArgument& argument, const DTensor& frame) {
@@ -91,7 +90,7 @@ at::Tensor aligned_dtensor(const Operation& operation, const BoundArgument& argu
   const DTensor& tensor = *argument.value->dtensor();
   check_same_rank(operation, argument.parameter->name, tensor, frame);
   const bool same_shape = tensor.shape() == frame.shape();
-  if (same_shape && tensor.layout() == frame.layout()) return tensor.local();
+  if (same_shape && tensor.layout() == frame.layout()) return operand_of(tensor, argument);
   HP_CHECK(tensor.layout().mesh() == frame.layout().mesh(), kInvalidArgument,
            place(operation, argument.parameter->name), " lies on ", to_string(tensor.layout().mesh()),
            " but another operand on ", to_string(frame.layout().mesh()), "; the operands' meshes must be equal");
@@ -129,9 +128,15 @@ const DTensor& frame_of(const Operation& operation, const BoundArguments& argume
         " are not the result's: shape ", tuple_text(frame->shape()), ", placements ", short_text(frame->placements()));
 }
 
+at::Tensor element_of(const DTensor& tensor) {
+  if (tensor.mesh().is_member()) return tensor.local();
+  const at::Tensor zero = tensor.local().sum(tensor.dtype());
+  return tensor.ndim() == 0 ? zero : zero.reshape({1});
+}
+
 at::Tensor aligned_local(const Operation& operation, const BoundArgument& argument, const DTensor& frame) {
   const DTensor* tensor = argument.value->dtensor();
-  if (tensor == &frame) return frame.local();
+  if (tensor == &frame) return operand_of(frame, argument);
   if (tensor == nullptr) return aligned_plain(operation, argument, frame);
   at::Tensor local = aligned_dtensor(operation, argument, frame);
   // Outside the mesh locals without elements may differ in their sizes.

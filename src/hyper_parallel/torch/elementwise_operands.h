@@ -29,6 +29,9 @@ namespace hyper_parallel {
 /// DTensor would be written beside a ragged one.
 const DTensor& frame_of(const Operation& operation, const BoundArguments& arguments);
 
+/// The element of a replicated DTensor; on ranks outside the mesh, which hold none, a zero of the same dtype and dims.
+at::Tensor element_of(const DTensor& tensor);
+
 /// The local tensor of a tensor operand, of sizes that broadcast to those of the frame's local tensor; differentiable.
 /// Throws on all ranks: kInvalidArgument for unlike meshes, and beside a ragged frame for unlike shapes, runs or
 /// placements; kUnimplemented beside other frames; kType for a plain tensor of more than one element; kInvalidArgument

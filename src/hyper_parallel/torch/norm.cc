@@ -4,6 +4,7 @@
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/sum.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cmath>
@@ -48,12 +49,24 @@ Propagation propagation_of(const Operation& operation, const DTensor& x, std::sp
   return propagate(operation.name, rule, std::span(&given, 1));
 }
 
-/// The norm of this rank's cells; 0 where it has none.
+/// The norm of this rank's cells; 0 where it has none. A dtype that torch refuses it refuses on both.
 at::Tensor local_norm(const at::Tensor& local, const NormOptions& options, at::IntArrayRef dims, KeepDims keep) {
   const bool keeps = keep == KeepDims::kYes;
-  const bool empty = std::ranges::any_of(dims, [&](int64_t dim) { return local.size(dim) == 0; });
-  if (empty) return at::sum(local, dims, keeps, options.dtype);  // a norm of order inf takes no empty tensor
-  return at::linalg_vector_norm(local, options.order, dims, keeps, options.dtype);
+  std::vector<int64_t> sizes = local.sizes().vec();
+  for (const int64_t dim : dims) sizes[static_cast<size_t>(dim)] = std::max<int64_t>(local.size(dim), 1);
+  if (local.sizes() == at::IntArrayRef(sizes)) {
+    return at::linalg_vector_norm(local, options.order, dims, keeps, options.dtype);
+  }
+  // A norm of order inf takes no empty tensor: that of zeros, which the sum of nothing ties to the graph.
+  const at::Tensor norm =
+      at::linalg_vector_norm(at::zeros(sizes, local.options()), options.order, dims, keeps, options.dtype);
+  return norm.add(at::sum(local.abs(), dims, keeps).to(norm.scalar_type()));
+}
+
+/// Outside the mesh no elements, of the dtype and in the graph as the norms inside are.
+at::Tensor norm_outside(const at::Tensor& local, const NormOptions& options) {
+  const at::Tensor norm = local_norm(local, options, {0}, KeepDims::kNo);
+  return norm.expand({0});
 }
 
 /// How many cells of this rank have the greatest absolute value, `norms`.
@@ -151,7 +164,9 @@ std::vector<DTensor> vector_norm(const Operation& operation, const BoundCall& ca
   const Layout lying = propagation_of(operation, *x, dims, keep, options).results.front();
   const std::vector<int64_t> result =
       reduction_rule(shape, dims, keep, ReduceOp::kSum).results.front().shape.to_vector();
-  if (!x->mesh().is_member()) return {DTensor::unchecked(x->local(), x->mesh(), gradient_layout(lying), result)};
+  if (!x->mesh().is_member()) {
+    return {DTensor::unchecked(norm_outside(x->local(), options), x->mesh(), gradient_layout(lying), result)};
+  }
   const at::Tensor local = local_norm(x->local(), options, dims, keep);
   if (!lying.has_partial()) return {DTensor::unchecked(local, x->mesh(), lying, result)};
   if (reduction_of(options) == ReduceOp::kSum) return {combined(local, *x, lying, result, options.order)};
@@ -174,7 +189,7 @@ std::vector<DTensor> foreach_norm(const Operation& operation, const BoundCall& c
     for (const size_t i : group.members) {
       const DTensor& x = *tensors[i];
       locals.push_back(x.mesh().is_member() ? local_norm(x.local(), options, all_dims(x), KeepDims::kNo)
-                                            : at::sum(x.local(), options.dtype));
+                                            : local_norm(x.local(), options, {0}, KeepDims::kNo));
     }
     const DTensor together = combined_list(first, group, locals, tensors, options);
     for (size_t i = 0; i < group.members.size(); ++i) {

@@ -25,8 +25,8 @@ void check_reaches_base(const Operation& operation, const DTensor& written);
 /// records.
 void check_no_leaf(const Operation& operation, const DTensor& written);
 
-/// What `operation` makes of tensors of the logical shapes, without values: throws what torch throws for their dtypes and
-/// shapes, an in-place form's cast or enlargement too.
+/// What `operation` makes of tensors of the logical shapes, without values: throws what torch throws for their dtypes
+/// and shapes, an in-place form's cast or enlargement too.
 at::Tensor outline_of(const Operation& operation, const BoundCall& call);
 
 }  // namespace hyper_parallel

@@ -2,8 +2,6 @@
 
 #include <ATen/core/List.h>
 #include <ATen/core/stack.h>
-#include <ATen/ops/div.h>
-#include <ATen/ops/ones.h>
 
 #include <algorithm>
 #include <utility>
@@ -11,6 +9,7 @@
 #include "hyper_parallel/base/error.h"
 #include "hyper_parallel/torch/elementwise_operands.h"
 #include "hyper_parallel/torch/elementwise_partial.h"
+#include "hyper_parallel/torch/kernel_check.h"
 #include "hyper_parallel/torch/operand_checks.h"
 #include "hyper_parallel/torch/operation_binding.h"
 #include "hyper_parallel/torch/operation_stack.h"
@@ -42,16 +41,9 @@ const DTensor& checked_frame(const Operation& operation, const BoundArguments& a
   return frame;
 }
 
-/// torch sees a zero divisor of integers only where there is an element to divide: a rank without one divides a one, so
-/// that all ranks raise.
-void divide_a_one(const BoundArguments& arguments, const DTensor& frame) {
-  const Argument* rounding = find_argument(arguments, "rounding_mode");
-  const Argument* divisor = find_argument(arguments, "other");
-  const bool rounds = rounding != nullptr && rounding->text() != nullptr && divisor != nullptr;
-  if (!rounds || !c10::isIntegralType(frame.dtype(), /*includeBool=*/true)) return;
-  const at::Tensor one = at::ones({1}, frame.local().options());
-  if (divisor->number() != nullptr) at::div(one, *divisor->number(), *rounding->text());
-  if (divisor->plain_tensor() != nullptr) at::div(one, *divisor->plain_tensor(), *rounding->text());
+/// Outside the mesh operands of no dims are elements, but a result has none.
+at::Tensor in_own_sizes(at::Tensor local, const DTensor& frame) {
+  return frame.ndim() == 0 && !frame.mesh().is_member() ? local.expand({0}) : std::move(local);
 }
 
 std::vector<DTensor> call_one(const Operation& operation, const BoundCall& call) {
@@ -59,13 +51,14 @@ std::vector<DTensor> call_one(const Operation& operation, const BoundCall& call)
   if (operation.rule != nullptr) return call_ruled(operation, call);
   const DTensor& frame = checked_frame(operation, call.arguments);
   if (needs_rule(call.arguments, frame)) return call_ruled(operation, call);
-  Stack stack = make_stack(operation, call.arguments, [&](const BoundArgument& argument, const Argument&) {
+  const auto local_of = [&](const BoundArgument& argument, const Argument&) {
     return aligned_local(operation, argument, frame);
-  });
-  if (frame.local().numel() == 0) divide_a_one(call.arguments, frame);
+  };
+  Stack stack = make_stack(operation, call.arguments, local_of);
+  if (frame.local().numel() == 0 && frame.numel() > 0) check_kernel(operation, call, local_of);
   call.overload->op.callBoxed(stack);
   if (operation.writes) return {frame};
-  DTensor result = wrap(std::move(stack.front()).toTensor(), frame);
+  DTensor result = wrap(in_own_sizes(std::move(stack.front()).toTensor(), frame), frame);
   // What commutes with a max moves its shares: they stand for as many cells as before.
   const at::Tensor ties = frame.ties();
   if (ties.defined() && result.requires_grad()) result.set_ties(ties.to(wide_dtype(result.dtype())));
@@ -84,16 +77,17 @@ at::Tensor shared_tensor(const Operation& operation, const BoundArgument& argume
            " but must be a plain tensor of one element");
   HP_CHECK(!tensor->requires_grad(), kUnimplemented, place(operation, argument.parameter->name),
            " requires grad, which one tensor for a whole list may not");
-  return *tensor;
+  return outside ? element_of(*replicated) : *tensor;
 }
 
 constexpr std::string_view kForeach = "_foreach_";
 
 /// Whether a call on lists may be taken apart: every tensor argument has an element of its own.
 bool has_single_calls(const Operation& operation, const BoundCall& call) {
-  return operation.name.starts_with(kForeach) && std::ranges::none_of(call.arguments, [](const BoundArgument& argument) {
-    return argument.parameter->kind == ParameterKind::kTensor;
-  });
+  return operation.name.starts_with(kForeach) &&
+         std::ranges::none_of(call.arguments, [](const BoundArgument& argument) {
+           return argument.parameter->kind == ParameterKind::kTensor;
+         });
 }
 
 /// The arguments of one element's call, in the order of the single operation.
@@ -135,6 +129,14 @@ void check_copies(const Operation& operation, const DTensor& written, const at::
            tuple_text(written.shape()));
 }
 
+/// The in-place form of an operation of two operands that has none.
+DTensor call_and_copy(const Operation& single, const std::vector<Argument>& operands) {
+  // On a copy: what the operation keeps for its gradient must not be written.
+  const DTensor kept = call("clone", {operands[0]}).front();
+  const DTensor result = call(single, {kept, operands[1]}, {}).front();
+  return call("copy_", {operands[0], result}).front();
+}
+
 /// The call of a form on lists as calls of the single operation, which lays operands out that lie unlike. All are
 /// checked before the first one writes.
 std::vector<DTensor> call_singly(const Operation& operation, const BoundCall& bound, size_t length) {
@@ -158,8 +160,7 @@ std::vector<DTensor> call_singly(const Operation& operation, const BoundCall& bo
   }
   std::vector<DTensor> results;
   for (size_t i = 0; i < length; ++i) {
-    results.push_back(call_one(single, calls[i]).front());
-    if (copies) results.back() = call("copy_", {arguments[i].positional.front(), results.back()}).front();
+    results.push_back(copies ? call_and_copy(single, arguments[i].positional) : call_one(single, calls[i]).front());
   }
   return results;
 }

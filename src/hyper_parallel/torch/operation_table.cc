@@ -57,8 +57,8 @@ constexpr auto kRows = std::to_array<Row>({
 
     // Three operands, bounds.
     {"lerp", kBinary}, {"lerp_", kBinary}, {"addcmul"}, {"addcmul_"}, {"addcdiv"}, {"addcdiv_"},
-    {"clamp", "|Tensor"}, {"clamp_", "|Tensor"}, {"clamp_min", "|Tensor"}, {"clamp_min_", "|Tensor"},
-    {"clamp_max", "|Tensor"}, {"clamp_max_", "|Tensor"}, {"where", kWhere},
+    {"clamp", "Tensor|"}, {"clamp_", "Tensor|"}, {"clamp_min", "Tensor|"}, {"clamp_min_", "Tensor|"},
+    {"clamp_max", "Tensor|"}, {"clamp_max_", "Tensor|"}, {"where", kWhere},
 
     // Filling and creating.
     {"copy_", "", kIdentity}, {"zero_", "", kAnyValue}, {"fill_", kBinary},

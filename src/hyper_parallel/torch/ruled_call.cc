@@ -15,6 +15,8 @@
 
 #include "hyper_parallel/base/error.h"
 #include "hyper_parallel/torch/gradient_sum.h"
+#include "hyper_parallel/torch/kernel_check.h"
+#include "hyper_parallel/torch/operand_checks.h"
 #include "hyper_parallel/torch/redistribute_local.h"
 #include "hyper_parallel/torch/ruled_local.h"
 #include "hyper_parallel/torch/ruled_operands.h"
@@ -46,19 +48,24 @@ class RuledCall {
         operands_(operation, call.arguments),
         plan_(plan_of(operation, call, operands_)) {}
 
-  /// What only some ranks would find: those whose part has no cells.
-  void check_dtype() const {
+  /// What only some ranks would find, those whose part has no cells; and that a write reaches what was viewed.
+  void check() const {
+    if (operation_.writes) check_reaches_base(operation_, operands_[0]);
     if (operation_.local == LocalCall::kExtreme && is_cut(*plan_)) check_neutral(operation_, operands_[0].dtype());
   }
 
   std::vector<DTensor> run() {
-    check_dtype();
-    if (!plan_->is_member) return operation_.writes ? write_outside() : run_outside();
+    check();
+    if (!plan_->is_member) {
+      check_without_cells(given_locals());
+      return operation_.writes ? write_outside() : run_outside();
+    }
     for (size_t i = 0; i < operands_.size(); ++i) locals_.push_back(prepared(i));
+    check_without_cells(locals_);
     Stack stack = call_locally(prepared_call(locals_));
     if (operation_.writes) return {operands_[0]};
     std::vector<DTensor> made = results(tensors_of(std::move(stack)));
-    if (made.front().requires_grad()) count_ties_of(made);
+    if (!made.empty() && made.front().requires_grad()) count_ties_of(made);
     return made;
   }
 
@@ -175,6 +182,20 @@ class RuledCall {
     return pending && others;
   }
 
+  /// What kernels refuse of a part with cells, where one of this rank's has none.
+  void check_without_cells(const std::vector<at::Tensor>& locals) const {
+    if (operation_.is_view || operation_.local != LocalCall::kAsCalled) return;
+    if (std::ranges::all_of(locals, [](const at::Tensor& local) { return local.numel() > 0; })) return;
+    size_t next = 0;
+    check_kernel(operation_, call_, [&](const BoundArgument&, const Argument&) { return locals[next++]; });
+  }
+
+  std::vector<at::Tensor> given_locals() const {
+    std::vector<at::Tensor> locals;
+    for (const RuledOperands::Operand& operand : operands_.all()) locals.push_back(operand.tensor->local());
+    return locals;
+  }
+
   /// On a rank outside the mesh: the empty tensors get the version and the place in the graph of those inside.
   std::vector<DTensor> write_outside() {
     for (size_t i = 0; i < operands_.size(); ++i) {
@@ -219,7 +240,7 @@ std::vector<DTensor> call_ruled(const Operation& operation, const BoundCall& cal
   return RuledCall(operation, call).run();
 }
 
-void check_ruled(const Operation& operation, const BoundCall& call) { RuledCall(operation, call).check_dtype(); }
+void check_ruled(const Operation& operation, const BoundCall& call) { RuledCall(operation, call).check(); }
 
 bool needs_rule(const BoundArguments& arguments, const DTensor& frame) {
   if (frame.layout().is_ragged()) return false;

@@ -119,6 +119,8 @@ at::Tensor mean_of_losses(const PreparedCall& prepared) {
     if (is_floating) dtype = c10::promoteTypes(dtype, local.scalar_type());
     wide.push_back(is_floating ? local.to(wide_dtype(local.scalar_type())) : local);
   }
+  HP_CHECK(c10::isFloatingType(dtype) || c10::isComplexType(dtype), kInvalidArgument, "operation '",
+           prepared.operation.name, "' takes a mean of a floating or complex dtype, not of ", c10::toString(dtype));
   const at::Tensor weight = weight_of_losses(prepared);
   torch::jit::Stack stack = stack_on(prepared.operation, prepared.call, wide);
   for (size_t i = 0; i < stack.size(); ++i) {

@@ -192,3 +192,21 @@ def test_a_plain_tensor_of_one_element_stands_for_a_replica_and_gets_the_whole_g
     truth = torch.tensor(3.0, requires_grad=True)
     torch.logaddexp2(numbered((4,)) + 1, truth).sum().backward()
     torch.testing.assert_close(scale.grad, truth.grad)
+
+
+@ranks(3)
+@falling_back
+def test_the_fallback_gives_tensors_of_no_dims_their_shape_on_all_ranks(rank: Rank) -> None:
+    mesh = DeviceMesh((2,), ("dp",))
+    element = distribute_tensor(torch.ones(()), mesh, [Replicate()])
+    empty = distribute_tensor(torch.ones(2, 0), mesh, [Replicate()])
+    for given, shape in (
+        (torch.special.i0(element), ()),
+        (torch.broadcast_to(element, (2,)), (2,)),
+        (torch.norm(element, -float("inf"), -1), ()),
+        (element.expand_as(distribute_tensor(torch.ones(2, 3), mesh, [Replicate()])), (2, 3)),
+        (element.ravel(), (1,)),
+        (empty.tensor_split(2, 0)[0], (1, 0)),
+    ):
+        assert tuple(given.shape) == shape
+        assert given._local_tensor.numel() == 0 or rank.index < 2

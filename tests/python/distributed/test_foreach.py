@@ -146,3 +146,19 @@ def test_an_operation_outside_the_list_is_refused(rank: Rank) -> None:
     x, _, _ = spread_out(rank, plain_lists())
     assert_raises(NotImplementedError, "_foreach_norm", lambda: torch._foreach_norm(x))
     assert_raises(NotImplementedError, "_foreach_tanh", lambda: torch._foreach_tanh(x))
+
+
+@pytest.mark.parametrize("name", ["_foreach_maximum_", "_foreach_minimum_"])
+@ranks(2)
+def test_extremes_differentiate_where_one_element_lies_unlike(rank: Rank, name: str) -> None:
+    mesh = make_mesh(2)
+    written = [distribute_tensor(torch.tensor([1.0, 2.0]), mesh, [Replicate()]) for _ in range(2)]
+    others = [distribute_tensor(torch.tensor([2.0, 1.0]), mesh, [lies]) for lies in (Shard(0), Replicate())]
+    for other in others:
+        other.requires_grad_()
+    getattr(torch, name)(written, others)
+    sum(tensor.full_tensor([Replicate()]).sum() for tensor in written).backward()
+    expected = [1.0, 0.0] if name == "_foreach_maximum_" else [0.0, 1.0]
+    for other in others:
+        assert other.grad is not None
+        assert other.grad.full_tensor().tolist() == expected

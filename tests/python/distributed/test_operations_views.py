@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from hyper_parallel import DTensor, Placement, Replicate, Shard, distribute_tensor
+from hyper_parallel import DTensor, Placement, Replicate, Shard, _torch, distribute_tensor
 from support.checks import assert_consistent, assert_equal, assert_raises, gradient_of, make_mesh, whole_of
 from support.ranks import ranks
 from support.truth import Spread
@@ -108,3 +108,36 @@ def test_a_view_of_what_had_to_move_is_not_written(rank: Rank) -> None:
         assert_raises(ValueError, "a view of a tensor that was redistributed for it", lambda view=moved: view.zero_())
         moved.clone().zero_()
     assert_equal(whole_of(x), numbered((5, 3)))
+
+
+IN_PLACE = [
+    name
+    for name in _torch.operation_names()
+    if name.endswith("_") and not name.startswith(("_", "normal_", "uniform_"))
+]
+
+
+def arguments_of(operation: str) -> tuple[Any, ...]:
+    """What an in-place operation takes beside a tensor of shape (1, 2)."""
+    other = torch.full((1, 2), 0.5)
+    choices: list[tuple[Any, ...]] = [(), (other,), (0.25,), (other, other), (other > 0, 2.0), (other, 0.5)]
+    for choice in choices:
+        try:
+            getattr(torch.ops.aten, operation)(torch.full((1, 2), 0.5), *choice)
+        except (TypeError, RuntimeError):
+            continue
+        return choice
+    raise AssertionError(f"a test knows no arguments of {operation}")
+
+
+@pytest.mark.parametrize("operation", IN_PLACE)
+@ranks(2)
+def test_no_operation_writes_a_view_of_what_had_to_move(rank: Rank, operation: str) -> None:
+    base = distribute_tensor(torch.full((2, 2), 0.5), make_mesh(2), [Shard(0)])
+    view = base.narrow(0, 0, 1)
+    arguments = [
+        distribute_tensor(value, make_mesh(2), [Replicate()]) if isinstance(value, torch.Tensor) else value
+        for value in arguments_of(operation)
+    ]
+    assert_raises(ValueError, "would write to a view", lambda: _torch.call(operation, view, *arguments))
+    assert base.full_tensor().eq(0.5).all()
