@@ -1,6 +1,7 @@
 #include "hyper_parallel/torch/elementwise_operands.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/sum.h>
 
 #include <algorithm>
@@ -52,7 +53,7 @@ at::Tensor one_element(const at::Tensor& tensor, const DTensor& frame) {
   return flat && element.dim() > 1 ? element.reshape({1}) : element;
 }
 
-/// The tensor's local part; outside the mesh, where that has one dim whatever the tensor has, a zero for one of no
+/// The tensor's local part; outside the mesh, where that has one dim whatever the tensor has, a one for one of no
 /// dims, so that torch finds the same dtypes there.
 at::Tensor operand_of(const DTensor& tensor, const BoundArgument& argument) {
   return tensor.ndim() == 0 && !argument.parameter->written ? element_of(tensor) : tensor.local();
@@ -130,8 +131,10 @@ const DTensor& frame_of(const Operation& operation, const BoundArguments& argume
 
 at::Tensor element_of(const DTensor& tensor) {
   if (tensor.mesh().is_member()) return tensor.local();
-  const at::Tensor zero = tensor.local().sum(tensor.dtype());
-  return tensor.ndim() == 0 ? zero : zero.reshape({1});
+  const at::Tensor& local = tensor.local();
+  const bool differentiable = c10::isFloatingType(local.scalar_type()) || c10::isComplexType(local.scalar_type());
+  const at::Tensor one = differentiable ? local.sum().add(1) : at::ones({}, local.options());
+  return tensor.ndim() == 0 ? one : one.reshape({1});
 }
 
 at::Tensor aligned_local(const Operation& operation, const BoundArgument& argument, const DTensor& frame) {

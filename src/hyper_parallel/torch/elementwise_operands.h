@@ -29,7 +29,8 @@ namespace hyper_parallel {
 /// DTensor would be written beside a ragged one.
 const DTensor& frame_of(const Operation& operation, const BoundArguments& arguments);
 
-/// The element of a replicated DTensor; on ranks outside the mesh, which hold none, a zero of the same dtype and dims.
+/// The element of a replicated DTensor; on ranks outside the mesh, which hold none, a one of the same dtype and dims:
+/// it may divide.
 at::Tensor element_of(const DTensor& tensor);
 
 /// The local tensor of a tensor operand, of sizes that broadcast to those of the frame's local tensor; differentiable.

@@ -27,7 +27,8 @@ std::vector<int64_t> sizes_with_a_cell(const at::Tensor& local, const std::vecto
 
 /// Ones divide; zeros are indices that fit any tensor.
 at::Tensor with_a_cell(const at::Tensor& local, const Argument& tensor, double value) {
-  if (local.numel() > 0 || tensor.dtensor() == nullptr) return local;
+  if (local.numel() > 0) return local;
+  if (tensor.dtensor() == nullptr) return *tensor.plain_tensor();
   return at::full(sizes_with_a_cell(local, tensor.dtensor()->shape()), value, local.options());
 }
 

@@ -194,8 +194,8 @@ std::vector<DTensor> foreach_norm(const Operation& operation, const BoundCall& c
     const DTensor together = combined_list(first, group, locals, tensors, options);
     for (size_t i = 0; i < group.members.size(); ++i) {
       // Outside the mesh no elements, in the graph as the results inside are.
-      const at::Tensor own =
-          first.mesh().is_member() ? together.local()[static_cast<int64_t>(i)] : together.local().narrow(0, 0, 0);
+      const at::Tensor own = first.mesh().is_member() ? together.local()[static_cast<int64_t>(i)]
+                                                      : together.local().flatten().narrow(0, 0, 0);
       norms[group.members[i]] = DTensor::unchecked(own, first.mesh(), together.layout(), {});
     }
   }

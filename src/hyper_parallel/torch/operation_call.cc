@@ -203,7 +203,7 @@ std::vector<DTensor> call_list(const Operation& operation, const BoundCall& call
     return results;
   }
   const std::vector<at::Tensor> tensors = stack.front().toTensorVector();
-  for (size_t i = 0; i < length; ++i) results.push_back(wrap(tensors[i], *frames[i]));
+  for (size_t i = 0; i < length; ++i) results.push_back(wrap(in_own_sizes(tensors[i], *frames[i]), *frames[i]));
   return results;
 }
 

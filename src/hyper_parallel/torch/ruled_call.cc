@@ -223,6 +223,7 @@ class RuledCall {
       at::Tensor local = is_differentiable(dtype) ? root.to(dtype).expand({0})
                                                   : at::empty({0}, outlines[i].options().device(at::kCPU));
       results.push_back(wrap(std::move(local), i));
+      if (is_copied_view()) results.back().mark_copied_view();
     }
     return results;
   }

@@ -166,3 +166,27 @@ def test_kl_div_of_no_dims_is_torchs(rank: Rank) -> None:
     x = torch.full((), 0.5)
     given = F.kl_div(spread(x, Replicate()), spread(x, Replicate()), reduction="batchmean")
     torch.testing.assert_close(given.full_tensor(), F.kl_div(x, x, reduction="batchmean"))
+
+
+@ranks(2, 3)
+def test_what_runs_on_ranks_with_cells_runs_on_all(rank: Rank) -> None:
+    numbers = spread(torch.tensor(6), Replicate())
+    assert torch.div(numbers, numbers, rounding_mode="trunc").dtype == torch.int64
+    assert tuple((numbers // numbers).shape) == ()
+    (root,) = torch._foreach_sqrt([spread(torch.ones(()), Replicate())])
+    assert tuple(root.shape) == ()
+    row = spread(torch.ones(1))
+    row.lerp_(spread(torch.full((1,), 3.0), Replicate()), torch.tensor([0.5]))
+    (norm,) = torch._foreach_norm([row])
+    assert norm._local_tensor.shape == (() if rank.index < 2 else (0,))
+    if rank.index < 2:
+        assert row.full_tensor() == 2
+        assert norm.full_tensor() == 2
+
+
+@ranks(3)
+def test_a_view_of_what_had_to_move_is_not_written_outside_either(rank: Rank) -> None:
+    view = spread(torch.ones(2, 2)).narrow(0, 0, 1)
+    for write in (view.ceil_, view.zero_, lambda: view.add_(1)):
+        with pytest.raises(ValueError, match="would write to a view"):
+            write()
