@@ -15,11 +15,12 @@ from hyper_parallel.errors import (
 )
 from hyper_parallel.mindspore import _frames
 from hyper_parallel.mindspore._graph import forget_failure, is_recording
-from hyper_parallel.mindspore._local_calls import kind_of
+from hyper_parallel.mindspore._local_calls import kind_of, to
 from hyper_parallel.mindspore._operands import aligned_local, as_python, check_kinds, check_numbers, frame_of
 from hyper_parallel.mindspore._operations import OPERATIONS, Operation, is_random
 from hyper_parallel.mindspore._options import check_options
 from hyper_parallel.mindspore._partial import check_commutes
+from hyper_parallel.mindspore._promotion import common_dtype
 from hyper_parallel.mindspore._shares import TensorShare, copy_of, nothing_of, one_for
 from hyper_parallel.mindspore._texts import placements_text
 
@@ -53,7 +54,10 @@ def call(name: str, *arguments: Any, **keywords: Any) -> Any:  # noqa: ANN401  (
     check_numbers(operation, operands, frame)
     _check_dtype(operation, frame)
     check_commutes(operation, operands, options)
-    result = _computed(operation, _locals(operation, operands, frame), options, frame)
+    dtype = common_dtype(operation.meeting, operands)
+    result = _run(operation, _locals(operation, operands, frame, dtype), options)
+    if _is_empty(frame):
+        result = nothing_of(result, tuple(frame._local_tensor.shape))
     if result.shape != frame._local_tensor.shape:
         raise FailedPreconditionError(
             f"an elementwise result has local shape {tuple(result.shape)} but its operand "
@@ -111,31 +115,33 @@ def _bound(
     return operands, {name: as_python(given[name]) for name in operation.options if name in given}
 
 
-def _locals(operation: Operation, operands: Sequence[Any], frame: _frames.Frame) -> list[Any]:
-    """The operands as they meet the frame's local tensor."""
+def _locals(
+    operation: Operation, operands: Sequence[Any], frame: _frames.Frame, dtype: mindspore.Type | None
+) -> list[Any]:
+    """The operands as they meet the frame's local tensor, and each other.
+
+    Kernels fail on tensors without elements, or on others alone. So a share without elements is computed with one,
+    which nobody reads: what fails, and which dtype comes of it, is alike on all ranks.
+    """
     found = [
-        aligned_local(operation, name, value, frame) for name, value in zip(operation.operands, operands, strict=True)
+        aligned_local(operation, name, value, frame, dtype)
+        for name, value in zip(operation.operands, operands, strict=True)
     ]
     if operation.writes and is_recording():
         # What the gradient needs of the old values must outlive the write.
         old = copy_of(found[0])
         found = [old if value is frame else local for value, local in zip(operands, found, strict=True)]
-    return found
+    if _is_empty(frame):
+        found = [one_for(local) if isinstance(local, mindspore.Tensor) else local for local in found]
+    if dtype is None:
+        return found
+    # Numbers have no say, also complex ones, which are tensors by now.
+    given = [isinstance(value, mindspore.Tensor) for value in operands]
+    return [to(local, dtype) if is_tensor else local for is_tensor, local in zip(given, found, strict=True)]
 
 
-def _computed(
-    operation: Operation, locals_: Sequence[Any], options: dict[str, Any], frame: _frames.Frame
-) -> mindspore.Tensor:
-    """The local result.
-
-    Kernels fail on tensors without elements, or on others alone. So a share without elements is computed with one,
-    which nobody reads: what fails, and which dtype comes of it, is alike on all ranks.
-    """
-    shape = tuple(frame._local_tensor.shape)
-    if 0 not in shape:
-        return _run(operation, locals_, options)
-    ones = [one_for(local) if isinstance(local, mindspore.Tensor) else local for local in locals_]
-    return nothing_of(_run(operation, ones, options), shape)
+def _is_empty(frame: _frames.Frame) -> bool:
+    return 0 in frame._local_tensor.shape
 
 
 def _run(operation: Operation, locals_: Sequence[Any], options: dict[str, Any]) -> mindspore.Tensor:

@@ -1,12 +1,14 @@
 """Operations on local tensors that MindSpore lacks or gets wrong on its CPU, put together from what it has.
 
 Half of its kernels lack bfloat16, which goes through float32 as torch's own do. Some give the other operand where one
-is NaN, or fail on a number. What torch refuses, since no value would be right, is refused here too.
+is NaN, fail on a number, or take every zero that they divide by for 0.0. What torch refuses, since no value would be
+right, is refused here too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Collection
 from typing import Any
 
 import mindspore
@@ -16,7 +18,7 @@ from hyper_parallel.errors import ArgumentTypeError, InvalidArgumentError
 
 __all__ = [
     "Call", "chosen", "clamped", "copied", "divided", "filled", "full_like", "gelu", "interpolated", "isinf", "kind_of",
-    "maximum", "minimum", "powered", "relu", "scaled", "through_float32", "to",
+    "maximum", "minimum", "powered", "quotient", "relu", "scaled", "through_float32", "to",
 ]  # fmt: skip
 
 Call = Callable[..., Any]
@@ -26,21 +28,19 @@ _COMPLEX = (mindspore.complex64, mindspore.complex128)
 _FLOATING = (mindspore.float16, mindspore.bfloat16, mindspore.float32, mindspore.float64)
 
 
-def through_float32(call: Call) -> Call:
-    """The same call, with bfloat16 computed in float32 and rounded: on CPU alone, where the kernel has none."""
+def through_float32(call: Call, narrow: Collection[mindspore.Type]) -> Call:
+    """The same call, with the narrow dtypes computed in float32 and rounded: on CPU alone, whose kernels lack them or
+    lose what does not fit them."""
+    if not narrow:
+        return call
 
     def called(*operands: Any, **options: Any) -> Any:  # noqa: ANN401
         tensors = [operand for operand in operands if isinstance(operand, mindspore.Tensor)]
-        small = [tensor for tensor in tensors if tensor.dtype == mindspore.bfloat16]
-        if not small or not _is_cpu():
+        floating = {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
+        if floating.isdisjoint(narrow) or not _is_cpu():
             return call(*operands, **options)
-        wide = [
-            operand.astype(mindspore.float32) if any(operand is one for one in small) else operand
-            for operand in operands
-        ]
-        result = call(*wide, **options)
-        others = [tensor for tensor in tensors if tensor.dtype != mindspore.bfloat16 and tensor.is_floating_point()]
-        return result.astype(mindspore.bfloat16) if result.dtype == mindspore.float32 and not others else result
+        result = call(*(_widened(operand, narrow) for operand in operands), **options)
+        return result.astype(*floating) if result.dtype == mindspore.float32 and len(floating) == 1 else result
 
     return called
 
@@ -60,7 +60,7 @@ def divided(x: mindspore.Tensor, other: Any, rounding_mode: str | None = None) -
         ArgumentTypeError: Complex numbers are to be rounded.
     """
     if rounding_mode is None:
-        return x / other
+        return quotient(x, other)
     # The rounding kernels fail on a number.
     divisor = _like(other, x)
     if x.dtype in _COMPLEX or divisor.dtype in _COMPLEX:
@@ -68,7 +68,16 @@ def divided(x: mindspore.Tensor, other: Any, rounding_mode: str | None = None) -
             f"operation 'div': rounding_mode is {rounding_mode!r} but the operands, of dtypes {x.dtype} and "
             f"{divisor.dtype}, must be real"
         )
-    return mint.div(x, divisor, rounding_mode=rounding_mode)
+    return _right_by_zero(lambda a, b: mint.div(a, b, rounding_mode=rounding_mode), x, divisor)
+
+
+def quotient(x: Any, other: Any) -> Any:  # noqa: ANN401
+    """One divided by the other, of which one may be a number."""
+    if isinstance(x, mindspore.Tensor) and isinstance(other, mindspore.Tensor):
+        return _right_by_zero(lambda a, b: a / b, x, other)
+    if isinstance(other, int | float) and other == 0 and x.dtype not in _COMPLEX:
+        return x * math.copysign(math.inf, other)
+    return x / other
 
 
 def powered(x: mindspore.Tensor, other: Any) -> Any:  # noqa: ANN401
@@ -200,6 +209,11 @@ def kind_of(dtype: mindspore.Type) -> int:
 # --- helpers ---------------------------------------------------------------------------------------------------------
 
 
+def _widened(operand: Any, narrow: Collection[mindspore.Type]) -> Any:  # noqa: ANN401
+    is_narrow = isinstance(operand, mindspore.Tensor) and operand.dtype in narrow
+    return operand.astype(mindspore.float32) if is_narrow else operand
+
+
 def _is_cpu() -> bool:
     return bool(mindspore.get_context("device_target") == "CPU")
 
@@ -212,6 +226,18 @@ def _like(value: Any, tensor: mindspore.Tensor) -> mindspore.Tensor:  # noqa: AN
         return mindspore.Tensor(value, mindspore.float32)
     of_bools = tensor.dtype == mindspore.bool_ and not isinstance(value, bool)
     return mindspore.Tensor(value, mindspore.int64 if of_bools else tensor.dtype)
+
+
+def _right_by_zero(divide: Call, x: mindspore.Tensor, other: mindspore.Tensor) -> mindspore.Tensor:
+    """The quotient, as arithmetic has it also by zero: MindSpore's CPU takes NaN for a negative and -0.0 for 0.0 there.
+
+    No zero is divided by, and what is in the place of zeros has no part in the gradients.
+    """
+    if not _is_cpu() or not other.is_floating_point():
+        return divide(x, other)
+    is_zero, ones = other == 0, ops.ones_like(other)
+    by_zero = x * mint.reciprocal(mint.where(is_zero, other, ones))
+    return mint.where(is_zero, by_zero, divide(x, mint.where(is_zero, ones, other)))
 
 
 def _with_nan(result: mindspore.Tensor, *operands: mindspore.Tensor) -> mindspore.Tensor:

@@ -22,7 +22,7 @@ from hyper_parallel.errors import ArgumentTypeError, InvalidArgumentError, Unimp
 from hyper_parallel.layout import Layout
 from hyper_parallel.mindspore import _frames
 from hyper_parallel.mindspore._graph import is_tracked
-from hyper_parallel.mindspore._local_calls import kind_of
+from hyper_parallel.mindspore._local_calls import to
 from hyper_parallel.mindspore._operations import Operation
 from hyper_parallel.mindspore._options import check_fits, check_number
 from hyper_parallel.mindspore._redistribute import redistribute_local
@@ -91,8 +91,21 @@ def frame_of(operation: Operation, operands: Sequence[Any]) -> _Frame:
     return frame
 
 
-def aligned_local(operation: Operation, name: str, value: Any, frame: _Frame) -> Any:  # noqa: ANN401
+def aligned_local(
+    operation: Operation,
+    name: str,
+    value: Any,  # noqa: ANN401
+    frame: _Frame,
+    dtype: mindspore.Type | None,
+) -> Any:  # noqa: ANN401
     """The operand as it meets the frame's local tensor.
+
+    Args:
+        operation: The operation.
+        name: The operand's name.
+        value: The operand.
+        frame: The operand that the result lies as.
+        dtype: In which it is computed; only what is one element has it already.
 
     Raises:
         ArgumentTypeError: A plain tensor of more than one element.
@@ -102,12 +115,12 @@ def aligned_local(operation: Operation, name: str, value: Any, frame: _Frame) ->
     if value is frame:
         return frame._local_tensor
     if _frames.is_dtensor(value):
-        local = _aligned_dtensor(operation, name, value, frame)
+        local = _aligned_dtensor(operation, name, value, frame, dtype)
         # Outside the mesh locals without elements may differ in their sizes.
         foreign = not _frames.is_member(frame) and local.size == 0 and local.shape != frame._local_tensor.shape
         return local.reshape(frame._local_tensor.shape) if foreign else local
     if isinstance(value, mindspore.Tensor):
-        return _aligned_plain(operation, name, value, frame)
+        return _aligned_plain(operation, name, value, frame, dtype)
     if isinstance(value, complex):
         # MindSpore's functions take no complex numbers.
         wide = frame.dtype in {mindspore.float64, mindspore.complex128}
@@ -160,7 +173,9 @@ def _precedence(tensor: _Frame) -> int:
     return 2 if tensor.layout.is_ragged else 0 if _is_one_element(tensor) else 1
 
 
-def _aligned_plain(operation: Operation, name: str, tensor: mindspore.Tensor, frame: _Frame) -> mindspore.Tensor:
+def _aligned_plain(
+    operation: Operation, name: str, tensor: mindspore.Tensor, frame: _Frame, dtype: mindspore.Type | None
+) -> mindspore.Tensor:
     if tensor.size != 1:
         raise ArgumentTypeError(
             f"{_place(operation, name)} is {_described(tensor)}, but beside a DTensor a plain tensor must have one "
@@ -171,10 +186,10 @@ def _aligned_plain(operation: Operation, name: str, tensor: mindspore.Tensor, fr
             f"{_place(operation, name)} is {_described(tensor)}, which has more dims than the DTensor of shape "
             f"{frame.shape}; reshape it to ()"
         )
-    return _one_element(operation, tensor, frame)
+    return _one_element(tensor, frame, dtype)
 
 
-def _one_element(operation: Operation, tensor: mindspore.Tensor, frame: _Frame) -> mindspore.Tensor:
+def _one_element(tensor: mindspore.Tensor, frame: _Frame, dtype: mindspore.Type | None) -> mindspore.Tensor:
     """The element as it meets the frame's local tensor; its gradient is summed where the frame is split."""
     local = frame._local_tensor
     element = tensor
@@ -186,9 +201,9 @@ def _one_element(operation: Operation, tensor: mindspore.Tensor, frame: _Frame) 
         ]
         everywhere, shares = (_core.Layout(frame.layout.mesh, entry) for entry in (whole, pending))
         element = redistribute_local(element, _core.Redistribution(everywhere, everywhere, shares, tuple(tensor.shape)))
-    if tensor.ndim == 0 and operation.scales and kind_of(tensor.dtype) <= kind_of(local.dtype):
-        # MindSpore's own rule, by which it finds no kernel for some dtypes, and none at all for tensors with elements.
-        element = element.astype(local.dtype)
+    if dtype is not None:
+        # Here, so that its gradient is summed in that dtype.
+        element = to(element, dtype)
     if local.size == 0:
         # The sum of nothing, for a gradient, is not zero but what the memory holds; some kernels take no such tensors.
         return nothing_of(element, tuple(local.shape))
@@ -198,7 +213,13 @@ def _one_element(operation: Operation, tensor: mindspore.Tensor, frame: _Frame) 
     return element.reshape(1) if frame.layout.is_ragged and element.ndim > 1 else element
 
 
-def _aligned_dtensor(operation: Operation, name: str, tensor: Any, frame: _Frame) -> mindspore.Tensor:  # noqa: ANN401
+def _aligned_dtensor(
+    operation: Operation,
+    name: str,
+    tensor: Any,  # noqa: ANN401
+    frame: _Frame,
+    dtype: mindspore.Type | None,
+) -> mindspore.Tensor:
     if tensor.shape == frame.shape and tensor.layout == frame.layout:
         return tensor._local_tensor
     if tensor.layout.mesh != frame.layout.mesh:
@@ -207,7 +228,7 @@ def _aligned_dtensor(operation: Operation, name: str, tensor: Any, frame: _Frame
             "the operands' meshes must be equal"
         )
     if tensor.shape != frame.shape and _is_one_element(tensor) and tensor.ndim <= frame.ndim:
-        return _one_element(operation, _element_of(tensor), frame)
+        return _one_element(_element_of(tensor), frame, dtype)
     if frame.layout.is_ragged:
         return _aligned_with_ragged(operation, name, tensor, frame)
     if tensor.shape != frame.shape:

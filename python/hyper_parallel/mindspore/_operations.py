@@ -13,10 +13,12 @@ import enum
 from dataclasses import dataclass
 from typing import Any
 
+import mindspore
 from mindspore import mint, ops
 
 from hyper_parallel.mindspore import _local_calls
-from hyper_parallel.mindspore._local_calls import Call, scaled
+from hyper_parallel.mindspore._local_calls import Call, quotient, scaled
+from hyper_parallel.mindspore._promotion import Meeting
 from hyper_parallel.mindspore._shares import copy_of
 
 __all__ = ["OPERATIONS", "Operation", "PartialRule", "is_random"]
@@ -54,17 +56,15 @@ class Operation:
     """What MindSpore can compute: "any", "number" (no bool), or "float"."""
     writes: bool
     """Whether the first operand gets the result's values."""
-
-    @property
-    def scales(self) -> bool:
-        """Whether it is a product or a quotient: MindSpore gives it the tensor's dtype beside a 0-D one, as torch."""
-        return self.partial is PartialRule.SCALE or self.name == "__rtruediv__"
+    meeting: Meeting
+    """In which dtype tensors of several dtypes are computed."""
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
 
 _X = ("input",)
 _XY = ("input", "other")
+_HALVES = (mindspore.float16, mindspore.bfloat16)
 
 _FLOAT_ONLY: dict[str, Call] = {
     "cos": mint.cos,
@@ -103,11 +103,12 @@ def _operation(  # noqa: PLR0913  (a row of the table)
     dtypes: str = "any",
     optional: bool = False,
     tensors_only: bool = False,
-    native: bool = False,
+    narrow: tuple[mindspore.Type, ...] = (mindspore.bfloat16,),
+    meeting: Meeting = Meeting.KERNEL,
 ) -> Operation:
-    """A row; ``native`` says that MindSpore's CPU has the call for bfloat16."""
-    local = call if native else _local_calls.through_float32(call)
-    return Operation(name, local, operands, options, partial, optional, tensors_only, dtypes, writes=False)
+    """A row; ``narrow`` says which dtypes are not computed by MindSpore's CPU itself."""
+    local = _local_calls.through_float32(call, narrow)
+    return Operation(name, local, operands, options, partial, optional, tensors_only, dtypes, False, meeting)
 
 
 def _rows() -> list[Operation]:
@@ -119,58 +120,62 @@ def _rows() -> list[Operation]:
         _operation("gelu", _local_calls.gelu, options=("approximate",), dtypes="float"),
         _operation("isinf", _local_calls.isinf),
         _operation("isnan", mint.isnan),
+        *(_operation(name, mint.neg, partial=rule.NEGATE, dtypes="number", narrow=()) for name in ("neg", "negative")),
+        *(_operation(name, copy_of, partial=rule.IDENTITY, narrow=()) for name in ("clone", "copy")),
+        _operation("detach", ops.stop_gradient, partial=rule.IDENTITY, narrow=()),
         *(
-            _operation(name, mint.neg, partial=rule.NEGATE, dtypes="number", native=True)
-            for name in ("neg", "negative")
-        ),
-        *(_operation(name, copy_of, partial=rule.IDENTITY, native=True) for name in ("clone", "copy")),
-        _operation("detach", ops.stop_gradient, partial=rule.IDENTITY, native=True),
-        *(
-            _operation(name, _local_calls.to, options=("dtype",), partial=rule.WIDEN, native=True)
+            _operation(name, _local_calls.to, options=("dtype",), partial=rule.WIDEN, narrow=())
             for name in ("to", "astype")
         ),
-        *(
-            _operation(name, ops.zeros_like, partial=rule.ANY_VALUE, native=True)
-            for name in ("zeros_like", "empty_like")
-        ),
+        *(_operation(name, ops.zeros_like, partial=rule.ANY_VALUE, narrow=()) for name in ("zeros_like", "empty_like")),
         _operation("ones_like", ops.ones_like),
         _operation("full_like", _local_calls.full_like, options=("value",)),
     ]
-    with_alpha: dict[str, Any] = {"options": ("alpha",), "partial": rule.SUM, "native": True}
+    with_alpha: dict[str, Any] = {"options": ("alpha",), "partial": rule.SUM, "narrow": (), "meeting": Meeting.ALL}
+    product: dict[str, Any] = {"partial": rule.SCALE, "narrow": (), "meeting": Meeting.REAL_WITH_DIMS}
+    division = product | {"narrow": _HALVES}
     binary = [
         _operation("add", lambda x, other, alpha=1: x + scaled(alpha, other), _XY, **with_alpha),
         _operation("sub", lambda x, other, alpha=1: x - scaled(alpha, other), _XY, dtypes="number", **with_alpha),
-        _operation("mul", lambda x, other: x * other, _XY, partial=rule.SCALE, native=True),
-        _operation("div", _local_calls.divided, _XY, options=("rounding_mode",), partial=rule.SCALE, native=True),
-        _operation("true_divide", _local_calls.divided, _XY, partial=rule.SCALE, native=True),
-        _operation("real_div", _local_calls.divided, _XY, partial=rule.SCALE, native=True),
+        _operation("mul", lambda x, other: x * other, _XY, **product),
+        _operation("div", _local_calls.divided, _XY, options=("rounding_mode",), **division),
+        _operation("true_divide", _local_calls.divided, _XY, **division),
+        _operation("real_div", _local_calls.divided, _XY, **division),
         _operation("pow", _local_calls.powered, _XY, dtypes="number"),
-        _operation("__radd__", lambda x, other: other + x, _XY, partial=rule.SUM, native=True),
+        _operation("__radd__", lambda x, other: other + x, _XY, partial=rule.SUM, narrow=()),
         _operation("__rsub__", lambda x, other: other - x, _XY, partial=rule.SUM, dtypes="number"),
-        _operation("__rmul__", lambda x, other: other * x, _XY, partial=rule.SCALE, native=True),
-        _operation("__rtruediv__", lambda x, other: other / x, _XY),
+        _operation("__rmul__", lambda x, other: other * x, _XY, **product),
+        _operation("__rtruediv__", lambda x, other: quotient(other, x), _XY, **(division | {"partial": rule.NEVER})),
         _operation("__rpow__", lambda x, other: other**x, _XY, dtypes="number"),
         _operation("maximum", _local_calls.maximum, _XY, tensors_only=True),
         _operation("minimum", _local_calls.minimum, _XY, tensors_only=True, dtypes="number"),
         *(_operation(name, call, _XY) for name, call in _COMPARISONS.items()),
     ]
     more = [
-        _operation("lerp", _local_calls.interpolated, ("input", "end", "weight"), dtypes="float"),
+        _operation(
+            "lerp",
+            _local_calls.interpolated,
+            ("input", "end", "weight"),
+            dtypes="float",
+            meeting=Meeting.WITH_DIMS,
+        ),
         _operation(
             "addcmul",
             lambda x, tensor1, tensor2, value=1: x + scaled(value, tensor1 * tensor2),
             ("input", "tensor1", "tensor2"),
             options=("value",),
             tensors_only=True,
-            native=True,
+            narrow=_HALVES,
+            meeting=Meeting.WITH_DIMS,
         ),
         _operation(
             "addcdiv",
-            lambda x, tensor1, tensor2, value=1: x + scaled(value, tensor1 / tensor2),
+            lambda x, tensor1, tensor2, value=1: x + scaled(value, quotient(tensor1, tensor2)),
             ("input", "tensor1", "tensor2"),
             options=("value",),
             tensors_only=True,
-            native=True,
+            narrow=_HALVES,
+            meeting=Meeting.WITH_DIMS,
         ),
         *(
             _operation(name, _local_calls.clamped, ("input", "min", "max"), optional=True, dtypes="number")
@@ -198,10 +203,10 @@ def _table() -> dict[str, Operation]:
     table |= {f"{name}_": _written(table[name]) for name in _WRITING}
     rule = PartialRule
     fillers = [
-        _operation("zero", ops.zeros_like, partial=rule.ANY_VALUE, native=True),
+        _operation("zero", ops.zeros_like, partial=rule.ANY_VALUE, narrow=()),
         _operation("fill", _local_calls.filled, ("input", "value")),
         _operation(
-            "copy", _local_calls.copied, ("input", "source"), partial=rule.IDENTITY, tensors_only=True, native=True
+            "copy", _local_calls.copied, ("input", "source"), partial=rule.IDENTITY, tensors_only=True, narrow=()
         ),
     ]
     return table | {f"{row.name}_": _written(row) for row in fillers}

@@ -20,9 +20,11 @@ import numpy as np
 from mindspore.common._grad_function import _Function
 
 from hyper_parallel import _core, platform
+from hyper_parallel.errors import ArgumentTypeError
 from hyper_parallel.mindspore._graph import is_tracked
 from hyper_parallel.mindspore._group_check import check_mesh_together
 from hyper_parallel.mindspore._host import Bytes, bytes_of, dtype_name, item_bytes, tensor_of
+from hyper_parallel.mindspore._local_calls import kind_of
 from hyper_parallel.mindspore._messages import Message, exchange_messages
 from hyper_parallel.mindspore._texts import describe, placements_text
 
@@ -72,10 +74,16 @@ def behind_share_node(local: mindspore.Tensor, layout: _core.Layout, shape: Sequ
 def run_plan(
     local: mindspore.Tensor, source: _core.Layout, target: _core.Layout, shape: Sequence[int]
 ) -> mindspore.Tensor:
-    """The values alone, outside the graph; ``local`` itself where it is what the target wants."""
+    """The values alone, outside the graph; ``local`` itself where it is what the target wants.
+
+    Raises:
+        ArgumentTypeError: The largest or smallest of complex numbers is wanted.
+        FailedPreconditionError: Communication failed.
+    """
     plan = _core.plan_redistribution(source, target, shape, platform.get_rank())
     if not plan.steps:
         return local
+    _check_reduced(local.dtype, source, target)
     data = bytes_of(local)
     for step in plan.steps:
         data = (_reduced if step.is_reduction else _moved)(step, data, local.dtype)
@@ -99,8 +107,27 @@ def _reduced(step: _core.RankStep, source: Bytes, dtype: mindspore.Type) -> Byte
     target: Bytes = np.empty(step.target_numel * size, np.uint8)
     receives = _places(step.receives, size)
     exchange_messages(_packed(step, source, size), receives)
-    step.combine(source, [message.data for message in receives], target, dtype_name(dtype))
+    terms = [source, *(message.data for message in receives)]
+    if dtype != mindspore.complex128:
+        step.combine(terms[0], terms[1:], target, dtype_name(dtype))
+        return target
+    # The core has no arithmetic for these; sums and averages are those of the two parts.
+    for part in range(2):
+        parts = [np.ascontiguousarray(term.view(np.float64)[part::2]) for term in terms]
+        combined = np.empty(step.target_numel, np.float64)
+        step.combine(parts[0], parts[1:], combined, "F64")
+        target.view(np.float64)[part::2] = combined
     return target
+
+
+def _check_reduced(dtype: mindspore.Type, source: _core.Layout, target: _core.Layout) -> None:
+    """Raises before anything is sent where complex numbers are to be put in order."""
+    if kind_of(dtype) < kind_of(mindspore.complex64):
+        return
+    for before, after in zip(source.placements, target.placements, strict=True):
+        for extreme in ("max", "min"):
+            if before.is_partial(extreme) and before != after:
+                raise ArgumentTypeError(f"redistribute: the input is complex, which has no {extreme}")
 
 
 def _packed(step: _core.RankStep, source: Bytes, size: int) -> list[Message]:

@@ -7,6 +7,7 @@ empty share of a parameter has one of a single zero behind it, which nobody read
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import mindspore
@@ -20,6 +21,9 @@ __all__ = ["EmptyParameterShare", "RowShare", "Share", "TensorShare", "copy_of",
 
 # MindSpore's CPU differentiates no slice of these, and writes no part of a bfloat16 tensor.
 _HALVES = (mindspore.float16, mindspore.bfloat16)
+
+_Filled = Callable[[tuple[int, ...], mindspore.Type], mindspore.Tensor]
+"""``ops.zeros`` or ``ops.ones``."""
 
 
 class Share(Protocol):
@@ -134,7 +138,12 @@ def _sliceable(tensor: mindspore.Tensor) -> mindspore.Tensor:
 
 def nothing_of(tensor: mindspore.Tensor, shape: tuple[int, ...] = (0,)) -> mindspore.Tensor:
     """A tensor without elements that hangs on ``tensor`` in the graph, so that its backward runs here too."""
-    return _Nothing.apply(tensor, shape) if is_tracked(tensor) else ops.zeros(shape, tensor.dtype)
+    return _constant(tensor, ops.zeros, shape, tensor.dtype)
+
+
+def one_for(tensor: mindspore.Tensor) -> mindspore.Tensor:
+    """A tensor of one element in the place of one without elements, in its graph too."""
+    return _constant(tensor, ops.ones, (1,), tensor.dtype)
 
 
 def copy_of(tensor: mindspore.Tensor) -> mindspore.Tensor:
@@ -142,44 +151,42 @@ def copy_of(tensor: mindspore.Tensor) -> mindspore.Tensor:
     return tensor.copy() if tensor.size else nothing_of(tensor, tuple(tensor.shape))
 
 
+def _constant(
+    tensor: mindspore.Tensor, filled: _Filled, shape: tuple[int, ...], dtype: mindspore.Type
+) -> mindspore.Tensor:
+    """What ``filled`` makes, hanging on ``tensor`` in the graph, for derivatives of any order."""
+    return _Constant.apply(tensor, filled, shape, dtype) if is_tracked(tensor) else filled(shape, dtype)
+
+
 def _tied(tensor: mindspore.Tensor, value: mindspore.Tensor) -> mindspore.Tensor:
     """A copy of the tensor that hangs on the value, which has no elements, too, so that the value's backward runs."""
     return _Tied.apply(tensor, value)
 
 
+class _Constant(_Function):  # type: ignore[misc]  # MindSpore has no types
+    @staticmethod
+    def forward(
+        ctx: Any,  # noqa: ANN401
+        tensor: mindspore.Tensor,
+        filled: _Filled,
+        shape: tuple[int, ...],
+        dtype: mindspore.Type,
+    ) -> mindspore.Tensor:
+        ctx.like = (tuple(tensor.shape), tensor.dtype)
+        return filled(shape, dtype)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: mindspore.Tensor) -> tuple[mindspore.Tensor, None, None, None]:  # noqa: ANN401
+        # Other ranks' gradients hang on theirs: in a second backward pass this rank must communicate as they do.
+        return _constant(gradient, ops.zeros, *ctx.like), None, None, None
+
+
 class _Tied(_Function):  # type: ignore[misc]  # MindSpore has no types
     @staticmethod
     def forward(ctx: Any, tensor: mindspore.Tensor, value: mindspore.Tensor) -> mindspore.Tensor:  # noqa: ANN401
-        ctx.like = (value.shape, value.dtype)
+        ctx.like = (tuple(value.shape), value.dtype)
         return tensor.copy()
 
     @staticmethod
     def backward(ctx: Any, gradient: mindspore.Tensor) -> tuple[mindspore.Tensor, mindspore.Tensor]:  # noqa: ANN401
-        return gradient, ops.zeros(*ctx.like)
-
-
-def one_for(tensor: mindspore.Tensor) -> mindspore.Tensor:
-    """A tensor of one element in the place of one without elements, in its graph too."""
-    return _One.apply(tensor) if is_tracked(tensor) else ops.ones((1,), tensor.dtype)
-
-
-class _One(_Function):  # type: ignore[misc]  # MindSpore has no types
-    @staticmethod
-    def forward(ctx: Any, tensor: mindspore.Tensor) -> mindspore.Tensor:  # noqa: ANN401
-        ctx.like = (tensor.shape, tensor.dtype)
-        return ops.ones((1,), tensor.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: mindspore.Tensor) -> mindspore.Tensor:  # noqa: ANN401
-        return ops.zeros(*ctx.like)
-
-
-class _Nothing(_Function):  # type: ignore[misc]  # MindSpore has no types
-    @staticmethod
-    def forward(ctx: Any, tensor: mindspore.Tensor, shape: tuple[int, ...]) -> mindspore.Tensor:  # noqa: ANN401
-        ctx.like = (tensor.shape, tensor.dtype)
-        return ops.zeros(shape, tensor.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: mindspore.Tensor) -> tuple[mindspore.Tensor, None]:  # noqa: ANN401
-        return ops.zeros(*ctx.like), None
+        return gradient, _constant(gradient, ops.zeros, *ctx.like)

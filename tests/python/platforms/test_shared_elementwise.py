@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hyper_parallel import DTensor, Partial, Placement, RaggedShard, Replicate
+from hyper_parallel import DTensor, Partial, Placement, RaggedShard, Replicate, Shard
 from support import layouts
 from support.arrays import Array, numbered
 from support.common import make_mesh
@@ -79,6 +79,32 @@ def test_operations_of_one_tensor_are_those_of_the_whole(rank: Rank, name: str) 
 def test_operations_of_two_tensors_are_those_of_the_wholes(rank: Rank, name: str) -> None:
     for layout in layouts.ALL:
         check(rank, BINARY[name], layout)
+
+
+TWICE: dict[str, tuple[Callable[[Any], Any], Callable[[Array], Array]]] = {
+    "cube": (lambda x: x * x * x, lambda x: 6 * x),
+    "square": (lambda x: x.square(), lambda x: np.full_like(x, 2)),
+    "reciprocal": (lambda x: 1 / x, lambda x: 2 / x**3),
+    "quotient": (lambda x: x.exp() / x.exp() * x * x, lambda x: np.full_like(x, 2)),
+    "copies": (lambda x: framework.call("clone", framework.call("clone", x) * x) * x, lambda x: 6 * x),
+    "written": (lambda x: framework.call("clone", x).mul_(x), lambda x: np.full_like(x, 2)),
+}
+
+
+@pytest.mark.parametrize("name", list(TWICE))
+@ranks(2)
+def test_second_derivatives_communicate_alike_on_ranks_without_elements(rank: Rank, name: str) -> None:
+    form, second = TWICE[name]
+    own = np.arange(1.0, 3.0) + 2 * rank.index
+    for units in ((1, 0), (0, 1), (1, 1)):
+
+        def loss(local: Any, units: tuple[int, ...] = units) -> Any:
+            sharded = DTensor.from_local(local, make_mesh(2), [Shard(0)], shape=(4,))
+            moved = form(sharded.redistribute([RaggedShard((0,), units)]))
+            return framework.weighted_sum(moved.full_tensor([Replicate()]), np.ones(4))
+
+        given = framework.second_derivative(loss, framework.tensor(own))
+        np.testing.assert_allclose(given, second(own), rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", list(BINARY))
