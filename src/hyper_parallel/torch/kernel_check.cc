@@ -36,11 +36,11 @@ at::Tensor with_a_cell(const at::Tensor& local, const Argument& tensor, double v
 
 void check_kernel(const Operation& operation, const BoundCall& call,
                   c10::function_ref<at::Tensor(const BoundArgument&, const Argument&)> local_of) {
-  const bool is_elementwise = operation.rule == nullptr || operation.rule == elementwise_rule;
+  const bool same_place = is_elementwise(operation);
   const at::NoGradGuard constant;
   torch::jit::Stack stack =
       make_stack(operation, call.arguments, [&](const BoundArgument& argument, const Argument& tensor) {
-        const at::Tensor local = with_a_cell(local_of(argument, tensor), tensor, is_elementwise ? 1 : 0);
+        const at::Tensor local = with_a_cell(local_of(argument, tensor), tensor, same_place ? 1 : 0);
         return argument.parameter->written ? local.clone() : local;
       });
   try {
@@ -48,7 +48,7 @@ void check_kernel(const Operation& operation, const BoundCall& call,
   } catch (const c10::NotImplementedError&) {
     throw;
   } catch (const c10::Error&) {
-    if (is_elementwise) throw;
+    if (same_place) throw;
   }
 }
 

@@ -65,4 +65,8 @@ std::vector<int64_t> RuleArguments::integers(std::string_view name) const {
 
 Rule elementwise_rule(const RuleArguments& arguments) { return pointwise_rule(arguments.shapes()); }
 
+bool is_elementwise(const Operation& operation) {
+  return operation.rule == nullptr || operation.rule == elementwise_rule;
+}
+
 }  // namespace hyper_parallel

@@ -63,5 +63,7 @@ std::span<const RuledRow> ruled_rows();
 
 /// The rule of an elementwise operation.
 Rule elementwise_rule(const RuleArguments& arguments);
+/// Whether an operation has that rule, or none, and so works on cells at the same place.
+bool is_elementwise(const Operation& operation);
 
 }  // namespace hyper_parallel

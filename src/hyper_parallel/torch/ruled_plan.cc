@@ -57,10 +57,6 @@ class CallText {
   std::string text_;
 };
 
-bool is_elementwise(const Operation& operation) {
-  return operation.rule == nullptr || operation.rule == elementwise_rule;
-}
-
 /// The rule of an elementwise operation reads shapes alone: the numbers of its call are left out, or the plans of x +
 /// 1, x + 2, .. would drive each other out.
 std::string call_text(const Operation& operation, const BoundCall& call) {
